@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// consumeDynamic is the dynamic informer: what serves any resource, custom ones included.
+// consumeDynamic uses the dynamic informer, which works with any resource, including custom ones.
 func consumeDynamic(c consumer) error {
 	client, err := dynamic.NewForConfig(&rest.Config{Host: c.url, QPS: -1})
 	if err != nil {
@@ -31,7 +31,7 @@ func consumeDynamic(c consumer) error {
 	})
 }
 
-// consumeTyped is the typed informer over protobuf, which exists for built-in kinds only.
+// consumeTyped uses the typed informer over protobuf, which exists for built-in kinds only.
 func consumeTyped(c consumer) error {
 	client, err := kubernetes.NewForConfig(&rest.Config{
 		Host: c.url, QPS: -1,

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// wire is the server of this command. It costs next to nothing, so that what is measured is the
+// wire uses the server of this command. It costs next to nothing, so the measurement is about the
 // router.
 type wire struct {
 	*server
@@ -128,7 +128,7 @@ func (s *sandbox) kubeconfig() string { return s.file }
 func (s *sandbox) namespaces() string { return ", namespaces: " + sandboxNamespace }
 func (s *sandbox) lists() int         { return -1 }
 
-// begin changes a pod every few milliseconds, each time another.
+// begin changes a different pod every few milliseconds.
 func (s *sandbox) begin() {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop, s.err = stop, nil
@@ -158,6 +158,6 @@ func (s *sandbox) end() error {
 }
 
 func (s *sandbox) close() error {
-	_ = s.stdin.Close() // with it the sandbox ends
+	_ = s.stdin.Close() // ends the sandbox
 	return s.cmd.Wait()
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// consumer measures one contender: the same points in time for all of them.
+// consumer measures one contender, at the same points for all of them.
 type consumer struct {
 	url     string
 	objects int
@@ -20,13 +20,13 @@ type consumer struct {
 	result result
 }
 
-// begin is called before the watch starts.
+// begin must be called before the watch starts.
 func (c *consumer) begin() {
 	c.heap = heap()
 	c.atSync = cpu()
 }
 
-// synced is called when the cache has every object; it lets the updates begin.
+// synced must be called when the cache has every object; it starts the updates.
 func (c *consumer) synced() error {
 	c.result.CPUPerObject = micros(cpu()-c.atSync) / float64(c.objects)
 	c.result.HeapPerObject = float64(heap()-c.heap) / float64(c.objects)
@@ -38,7 +38,7 @@ func (c *consumer) synced() error {
 	return response.Body.Close()
 }
 
-// done is called when the cache has every update; it prints the result.
+// done must be called when the cache has every update; it prints the result.
 func (c *consumer) done() error {
 	c.result.CPUPerUpdate = micros(cpu()-c.atSync) / float64(c.updates)
 	c.result.PeakRSS = peakRSS()

@@ -10,15 +10,15 @@ import (
 	"sync/atomic"
 )
 
-// flood is a server for whole routers: it has a cluster's identity, says at any time how far it is,
-// and sends as many updates as it is asked for, as fast as they are read.
+// flood is a server for whole routers: it has a cluster's identity, answers with its current
+// version, and sends a requested number of updates as fast as they are read.
 type flood struct {
 	*server
 
 	version atomic.Int64 // the last one sent
 
 	mu   sync.Mutex
-	asks chan int // of the watch that is open
+	asks chan int // requests of the open watch
 }
 
 func startFlood(objects int) (*flood, error) {
@@ -36,7 +36,7 @@ func startFlood(objects int) (*flood, error) {
 	return f, nil
 }
 
-// send lets the watch that is open send n more updates.
+// send makes the open watch send n more updates.
 func (f *flood) send(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 
 const indexedPods = 5_000
 
-// indexTexts are the four indexes, and typedIndexes the same by hand.
+// indexTexts are the four indexes. typedIndexes are the same in Go.
 func indexTexts() []string {
 	return []string{
 		`object.spec.nodeName`,
@@ -47,7 +47,7 @@ func typedIndexes() cache.Indexers {
 	}
 }
 
-// indexed is the same pods, in two states each, for both stores.
+// indexed has the same pods, in two states each, in both stores.
 type indexed struct {
 	typed   [2][]*corev1.Pod
 	objects [2][]*event.Object
@@ -56,8 +56,8 @@ type indexed struct {
 	catalog *index.Catalog
 }
 
-// compareIndexes measures the CPU that an update of an indexed object takes, with four CEL indexes
-// and with four IndexFuncs on typed objects that are decoded already, and what a look-up allocates.
+// compareIndexes measures the CPU of an update of an indexed object, with four CEL indexes and with
+// four IndexFuncs on decoded typed objects, and the allocations of a look-up.
 func compareIndexes(rounds int) error {
 	b, err := newIndexed()
 	if err != nil {
@@ -76,7 +76,7 @@ func compareIndexes(rounds int) error {
 				return err
 			}
 		}
-		if round > 0 { // the first one fills the stores
+		if round > 0 { // the first round fills the stores
 			ours, theirs = append(ours, middle-begin), append(theirs, cpu()-middle)
 		}
 	}
@@ -123,7 +123,7 @@ func newIndexed() (*indexed, error) {
 	return b, nil
 }
 
-// lookups says what a look-up allocates: the slice that it returns.
+// lookups measures the allocations of a look-up: the slice that it returns.
 func (b *indexed) lookups() error {
 	const n = 10_000
 	var before, after runtime.MemStats

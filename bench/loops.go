@@ -10,11 +10,11 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// loopLength is how long the lists are; then they are twice as long.
+// loopLength is the length of the lists; a second run has twice the length.
 const loopLength = 20_000
 
-// compareLoops measures the CPU of loops over a list and over one of twice the length: the ratio is
-// about 2 if the time is in proportion.
+// compareLoops measures the CPU of loops over a list and over one of twice the length: a ratio of
+// about 2 means that the time is linear.
 func compareLoops(rounds int) error {
 	fmt.Printf("\n%-64s %12s %12s %8s\n", "CPU of a loop over a list", fmt.Sprint(loopLength), fmt.Sprint(2*loopLength), "ratio")
 	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": nil}})

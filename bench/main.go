@@ -1,16 +1,16 @@
-// Command bench measures the router's informer core beside what a user would write with client-go:
-// the same stream of changes of the same 5 KB pods, from a server of its own, with one index over
-// spec.nodeName and managedFields stripped in both.
+// Command bench compares the router's informer core with client-go programs: the same stream of
+// changes of the same 5 KB pods, from its own server, with one index over spec.nodeName and without
+// managedFields in both.
 //
 //	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|checkpoint|routes|indexes|loops|process|webhook]
 //	go -C bench run . -restart [-wire-pods N] [-sandbox-pods N] [-rounds ROUNDS]
 //
-// Then it measures what the checkpoint costs: see throughput. With -restart it compares a restart
+// Then it measures the cost of the checkpoint: see throughput. With -restart it compares a restart
 // of the router with a cold start instead: see compareRestarts.
 //
-// Each measurement is a process of its own, so that CPU and heap are its alone; the contenders take
-// turns, and the medians of the rounds are compared. What counts are the ratios: the machine's
-// other load moves both sides.
+// Each measurement is a separate process, so that CPU and heap belong to it alone. The contenders
+// take turns, and the medians of the rounds are compared. The ratios are significant: other load on
+// the machine affects both sides.
 package main
 
 import (
@@ -27,11 +27,10 @@ import (
 	"time"
 )
 
-// patience is how long one measurement may take: a consumer that misses an update would wait for
-// ever.
+// patience bounds one measurement: a consumer that misses an update would wait for ever.
 const patience = 5 * time.Minute
 
-// result is what one consumer measured.
+// result is the measurement of one consumer.
 type result struct {
 	CPUPerUpdate  float64 // µs
 	CPUPerObject  float64 // µs, until synced
@@ -98,7 +97,7 @@ func run(role, url, only string, n, m, rounds int) error {
 	return fmt.Errorf("no contender %q", role)
 }
 
-// parts runs the measurements, or one of them.
+// parts runs all measurements, or one of them.
 func parts(only string, n, m, rounds int) error {
 	known := false
 	for _, part := range []struct {
@@ -153,7 +152,7 @@ func compare(n, m, rounds int) error {
 	return nil
 }
 
-// measure runs a contender in a process of its own.
+// measure runs a contender in a separate process.
 func measure(role, url string, n, m int) (result, error) {
 	self, err := os.Executable()
 	if err != nil {

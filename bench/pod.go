@@ -27,7 +27,7 @@ const (
 	nodes        = 500
 )
 
-// template is a watch frame of a pod in which the variable parts are overwritten.
+// template is a watch frame of a pod whose variable parts are overwritten.
 type template struct {
 	frame   []byte
 	offsets map[string][]int
@@ -116,7 +116,7 @@ func protoFrame(kind string, object runtime.Object) ([]byte, error) {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...), nil
 }
 
-// examplePod is a pod as a Deployment makes them, with a sidecar, as it stands after some weeks.
+// examplePod is a typical pod of a Deployment with a sidecar, after some weeks.
 func examplePod() *corev1.Pod {
 	now := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	yes, seconds := true, int64(30)
@@ -188,8 +188,8 @@ func exampleStatus(name string, now metav1.Time) corev1.ContainerStatus {
 	}
 }
 
-// exampleManagedFields is what two managers leave: about two fifths of the object, as on a real
-// cluster.
+// exampleManagedFields are the entries of two managers: about two fifths of the object, as in a
+// real cluster.
 func exampleManagedFields(now metav1.Time) []metav1.ManagedFieldsEntry {
 	container := `{".":{},"f:env":{".":{},"k:{\"name\":\"LOG_LEVEL\"}":{".":{},"f:name":{},"f:value":{}}},"f:image":{},"f:imagePullPolicy":{},` +
 		`"f:livenessProbe":{".":{},"f:failureThreshold":{},"f:httpGet":{".":{},"f:path":{},"f:port":{},"f:scheme":{}},"f:periodSeconds":{}},` +
@@ -203,7 +203,7 @@ func exampleManagedFields(now metav1.Time) []metav1.ManagedFieldsEntry {
 		`"f:containerStatuses":{},"f:hostIP":{},"f:phase":{},"f:podIP":{},"f:startTime":{}}}`
 	entry := func(manager, subresource, text string) metav1.ManagedFieldsEntry {
 		fields := &metav1.FieldsV1{}
-		_ = fields.UnmarshalJSON([]byte(text)) // keeps any text
+		_ = fields.UnmarshalJSON([]byte(text)) // accepts any text
 		return metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &now, FieldsType: "FieldsV1",
 			FieldsV1: fields, Subresource: subresource,

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	pluginRole  = "plugin" // the argument with which this command is the plugin
+	pluginRole  = "plugin" // the argument that makes this command the plugin
 	pluginDelta = 2 << 10  // bytes of an object
 	pluginTime  = 2 * time.Second
 )
@@ -31,7 +31,7 @@ func servePlugin() {
 	})})
 }
 
-// compareBatches measures what a delta costs in a native plugin: in batches of 64, and one per
+// compareBatches measures the cost of a delta in a native plugin: in batches of 64, and one per
 // call.
 func compareBatches(rounds int) error {
 	handler, err := openPlugin()
@@ -78,7 +78,7 @@ func openPlugin() (plugins.Handler, error) {
 	}, Workers: 1})
 }
 
-// timeBatches returns how many µs a delta takes.
+// timeBatches returns the time per delta in µs.
 func timeBatches(handler plugins.Handler, size int) (float64, error) {
 	pods := &event.Resource{Cluster: "bench", Kind: "Pod"}
 	pods.Version, pods.Resource = "v1", "pods"

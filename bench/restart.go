@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// restartConfig is what the router of the comparison runs with: an index, as most have, and a route
-// for what changes.
+// restartConfig is the configuration of the compared routers: a typical index, and a route for
+// changes.
 const restartConfig = `version: 1
 cluster: {name: bench, kubeconfig: %q}
 state: {dir: %q}
@@ -29,32 +29,32 @@ routes:
   - {name: all, from: pods, ops: updated, to: out}
 `
 
-// cluster is where pods change all the time, from begin on until end.
+// cluster is a source of pods that change all the time between begin and end.
 type cluster interface {
 	kubeconfig() string
-	namespaces() string // as YAML that follows the resource
+	namespaces() string // YAML that follows the resource
 	begin()
 	end() error
-	lists() int // how often all pods were sent so far; -1: not known
+	lists() int // number of lists of all pods so far; -1: unknown
 }
 
 // start is one start of the router.
 type start struct {
-	// from before the process was made until a change was delivered that was made after that
+	// time from before the start of the process to the first delivery of a change made after it
 	first time.Duration
-	cpu   time.Duration // of the process until then
+	cpu   time.Duration // CPU of the process until then
 }
 
-// compareRestarts measures, in turns, how long a router takes from its start to the first live
-// delta that it delivers: one that has no state and lists everything, and one that was stopped and
-// goes on. It prints the medians and their ratio.
+// compareRestarts measures, in turns, the time from the start of a router to its first live delta:
+// of a router without a state, which lists everything, and of one that was stopped and continues.
+// It prints the medians and their ratio.
 //
 // The clock starts before the process is made, and stops when the first line of the route can be
 // read from its standard output. From the start on a pod is changed every few milliseconds (on the
-// wire server: each millisecond, as soon as a watch has nothing else to say), so this line is about
-// the first change that the router could deliver; to the cold start, changes that came before its
-// list was made are part of the list. Nobody waits for readiness. The CPU is the process's until
-// then: unlike the time, it does not depend on what else the machine does.
+// wire server: each millisecond, when a watch has nothing else to send), so this line is about the
+// first change that the router could deliver. For the cold start, earlier changes are part of the
+// list. Readiness is not awaited. The CPU is that of the process until then: unlike the time, it
+// does not depend on other load on the machine.
 func compareRestarts(ctx context.Context, name, router string, c cluster, rounds int) error {
 	var cold, warm []start
 	for round := range rounds {
@@ -101,8 +101,8 @@ func medianStart(all []start) start {
 	return start{middle(func(s start) time.Duration { return s.first }), middle(func(s start) time.Duration { return s.cpu })}
 }
 
-// startRouter runs the router until it has delivered a change and, if it shall be saved, everything
-// is on disk.
+// startRouter runs the router until it has delivered a change and, with save, until everything is
+// on disk.
 func startRouter(ctx context.Context, router, config string, c cluster, save bool) (s start, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -135,7 +135,7 @@ func startRouter(ctx context.Context, router, config string, c cluster, save boo
 	return s, errors.Join(err, cmd.Wait())
 }
 
-// readLog finds the address of the probes, and shows what is worse than information.
+// readLog finds the address of the probes, and shows warnings and errors.
 func readLog(log io.Reader, probes chan<- string) {
 	lines := bufio.NewScanner(log)
 	lines.Buffer(nil, 1<<20)
@@ -151,8 +151,8 @@ func readLog(log io.Reader, probes chan<- string) {
 	}
 }
 
-// saved waits until a cut ends that began after the call: the age of the checkpoint has become
-// smaller twice.
+// saved waits for the end of a cut that began after the call: until the age of the checkpoint has
+// decreased twice.
 func saved(ctx context.Context, metrics string) error {
 	for range 2 {
 		last := 0.0
@@ -194,7 +194,7 @@ func checkpointAge(ctx context.Context, metrics string) (age float64, err error)
 	return 0, errors.New("the router does not say how old its checkpoint is")
 }
 
-// cpuOf returns the user and system time of a process that runs; 0 where that cannot be known.
+// cpuOf returns the user and system time of a running process; 0 if it is unknown.
 func cpuOf(pid int) time.Duration {
 	const tick = 10 * time.Millisecond // USER_HZ is 100
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -211,7 +211,7 @@ func cpuOf(pid int) time.Duration {
 	return time.Duration(user+system) * tick
 }
 
-// restarts compares on both clusters.
+// restarts runs the comparison on both clusters.
 func restarts(router, sandboxBinary string, onWire, onSandbox, rounds int) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -6,12 +6,13 @@ import (
 	"testing"
 )
 
-// TestRestart: the comparison itself works, and the restart lists nothing. How long it takes is for
-// make bench to say.
+// TestRestart shows that the comparison works, and that the restart lists nothing. Only make bench
+// measures times.
 func TestRestart(t *testing.T) {
 	router := filepath.Join(t.TempDir(), "router")
 	build := exec.CommandContext(t.Context(), "go", "build", "-C", "..", "-trimpath", "-o", router, "./cmd/router")
-	build.Env = append(build.Environ(), "CGO_ENABLED=0") // as the Makefile, to share its cache
+	// the flags of the Makefile, to share its cache
+	build.Env = append(build.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the router: %v\n%s", err, out)
 	}

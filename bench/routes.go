@@ -13,15 +13,14 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// fewRoutes and manyRoutes are how many routes the table is asked for; each delta matches three of
-// them.
+// The numbers of routes in the compared tables. Each delta matches three of them.
 const (
 	fewRoutes  = 10
 	manyRoutes = 10_000
 	deltas     = 1_000
 )
 
-// routeFilter is the filter of route number i: of a team's application, of a node, or of a
+// routeFilter is the filter of route number i: by a team's application, by a node, or by a
 // namespace.
 func routeFilter(i int) string {
 	switch n := i / 3; i % 3 {
@@ -34,8 +33,8 @@ func routeFilter(i int) string {
 	}
 }
 
-// compareTables measures the CPU that it takes to find the routes that want a delta, among few
-// routes and among many.
+// compareTables measures the CPU for finding the routes of a delta, among few routes and among
+// many.
 func compareTables(rounds int) error {
 	few, err := newTableBench(fewRoutes)
 	if err != nil {
@@ -67,7 +66,7 @@ func compareTables(rounds int) error {
 	return nil
 }
 
-// tableBench is a table of routes, and deltas each of which three of them want.
+// tableBench is a table of routes, and deltas that match three of them each.
 type tableBench struct {
 	routes int
 	table  *filters.Table
@@ -101,8 +100,8 @@ func newTableBench(routes int) (*tableBench, error) {
 	return b, nil
 }
 
-// podDelta is a change of a pod that is wanted by the three routes of that number, or without the
-// label by two.
+// podDelta is a change of a pod that matches the three routes of that number, or without the label
+// two of them.
 func podDelta(n int, labelled bool) (*event.Delta, error) {
 	pod := examplePod()
 	pod.ManagedFields = nil
@@ -122,7 +121,7 @@ func podDelta(n int, labelled bool) (*event.Delta, error) {
 	return &event.Delta{Source: "pods", Op: event.Updated, Old: o, New: o}, nil
 }
 
-// run asks the table about all deltas.
+// run looks up all deltas in the table.
 func (b *tableBench) run() (time.Duration, error) {
 	ctx := context.Background()
 	var buffer [8]filters.Match
@@ -141,7 +140,7 @@ func (b *tableBench) run() (time.Duration, error) {
 	return cpu() - begin, nil
 }
 
-// each is how long it takes to evaluate the filters of all routes for a delta.
+// each measures the time for evaluating the filters of all routes for a delta.
 func (b *tableBench) each(some []*event.Delta) time.Duration {
 	begin := cpu()
 	for _, d := range some {
@@ -152,7 +151,7 @@ func (b *tableBench) each(some []*event.Delta) time.Duration {
 	return (cpu() - begin) / time.Duration(len(some))
 }
 
-// missing is how long the table takes where a third of the routes wants a label that is not there.
+// missing measures the time of the table if a third of the routes reads a label that is absent.
 func (b *tableBench) missing() (time.Duration, error) {
 	d, err := podDelta(1, false)
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// manyPending is how many objects wait for `for` to be over.
+// manyPending is the number of objects with a pending `for`.
 const manyPending = 1_000_000
 
-// compareRules measures what rules about time cost: memory and time of pending conditions, and a
+// compareRules measures the cost of rules about time: memory and time of pending conditions, and a
 // route with when beside one with filter.
 func compareRules(rounds int) error {
 	var memory, median []float64
@@ -39,11 +39,11 @@ func compareRules(rounds int) error {
 	return compareWhen(rounds)
 }
 
-// pendingConditions returns how much memory a pending condition takes, and how long it takes to
-// begin and end one among them.
+// pendingConditions returns the memory of a pending condition, and the time for beginning and
+// ending one among them.
 func pendingConditions(n int) (bytes float64, pair time.Duration, err error) {
 	resource := &event.Resource{Cluster: "bench", GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
-	const more = 100_000 // that come and go
+	const more = 100_000 // objects that begin and end
 	objects := make([]*event.Object, n+more)
 	for i := range objects {
 		if objects[i], err = event.ParseObject(resource, fmt.Sprintf(`{"metadata":{"namespace":"team-%d","name":"pod-%d","uid":"u%d","resourceVersion":"%d"}}`, i%100, i, i, i+1)); err != nil {
@@ -75,9 +75,9 @@ func pendingConditions(n int) (bytes float64, pair time.Duration, err error) {
 	return bytes, times[len(times)/2], nil
 }
 
-// compareWhen compares what a delta costs a route with when, of which a hundredth of the objects is
-// known, with what it costs one with the same expression as its filter. Most deltas change nothing,
-// as it is in a cluster.
+// compareWhen compares the cost of a delta in a route with when, which tracks a hundredth of the
+// objects, with the cost in a route with the same expression as its filter. Most deltas change
+// nothing, as in a real cluster.
 func compareWhen(rounds int) error {
 	const condition = `object.status.phase == "Running" && object.spec.containers.exists(c, c.image.contains("never")) || object.metadata.name.endsWith("-7")`
 	costs := map[string][]time.Duration{}

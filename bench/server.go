@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// server speaks as much of the Kubernetes API as a watch of pods needs: the pods first, then, once
-// told to go, the updates, as fast as the consumer reads them.
+// server implements the part of the Kubernetes API that a watch of pods needs: first the pods,
+// then, after a request, the updates, as fast as the consumer reads them.
 type server struct {
 	http    *http.Server
 	url     string
@@ -24,10 +24,10 @@ type server struct {
 	updates int
 
 	mu      sync.Mutex
-	started chan struct{} // closed when the updates shall begin; a new one for each watch
-	live    bool          // there is a change each millisecond instead
-	version int           // of the last of these
-	listed  int           // how often all pods were sent
+	started chan struct{} // closed to start the updates; a new one for each watch
+	live    bool          // send a change each millisecond instead
+	version int           // version of the last of these changes
+	listed  int           // number of lists of all pods
 }
 
 func startServer(objects, updates int) (*server, error) {
@@ -45,8 +45,8 @@ func startServer(objects, updates int) (*server, error) {
 	return s, nil
 }
 
-// listen serves what all consumers ask first: the resources, and the namespace by which a cluster
-// is known. The caller adds the rest.
+// listen serves the first requests of all consumers: the resources, and the namespace that
+// identifies a cluster. The caller adds the rest.
 func (s *server) listen(identity string) (*http.ServeMux, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

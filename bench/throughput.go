@@ -16,14 +16,13 @@ import (
 	"time"
 )
 
-// burst is about how long a router is measured at a time: long enough for several cuts.
+// burst is the approximate time of one measurement, long enough for several cuts.
 const burst = 8 * time.Second
 
-// throughput compares whole routers with a checkpoint and without one, on the same stream of
-// updates: with the handler restart-alert in batches of 64, and with nothing but the cache, which
-// shows the cost of the checkpoint bare. Two routers run all the time and take turns at working;
-// the median of the ratios counts, because two turns that follow each other share the machine's
-// other load.
+// throughput compares whole routers with and without a checkpoint on the same stream of updates:
+// with the handler restart-alert in batches of 64, and with the cache only, which shows the pure
+// cost of the checkpoint. Two routers run all the time and take turns; the median of the ratios is
+// significant, because two consecutive turns share the other load on the machine.
 func throughput(n, rounds int) error {
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
@@ -59,7 +58,7 @@ func (b *routers) turns(w workload, rounds int) error {
 	if err != nil {
 		return err
 	}
-	if _, err := on.measure(w, b.objects/10); err != nil { // both are warm then
+	if _, err := on.measure(w, b.objects/10); err != nil { // warms up both
 		return err
 	}
 	updates := int(trial.rate * burst.Seconds())
@@ -87,11 +86,11 @@ func middle(figures []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// workload is something for a router to do with updates.
+// workload is a configuration for the router's work with updates.
 type workload struct {
 	name   string
 	config string
-	done   string // the beginning of the metrics whose sum is how many updates are done
+	done   string // prefix of the metrics whose sum is the number of finished updates
 }
 
 func workloads() []workload {
@@ -114,10 +113,10 @@ func workloads() []workload {
 type routers struct {
 	dir     string
 	objects int
-	n       int // how many were run
+	n       int // number of started routers
 }
 
-// build makes the router and the handler from the sources beside this module.
+// build builds the router and the handler from the sources beside this module.
 func (b *routers) build() error {
 	for _, build := range []struct {
 		env  []string
@@ -138,14 +137,13 @@ func (b *routers) build() error {
 	return nil
 }
 
-// speed is what one run measured.
+// speed is the result of one run.
 type speed struct {
 	rate float64 // updates/s
-	cpu  float64 // µs for each update
+	cpu  float64 // µs per update
 }
 
-// open starts a router on a server of its own and waits until it has all objects, and the
-// checkpoint too.
+// open starts a router on a new server and waits until it has all objects, in the checkpoint too.
 func (b *routers) open(w workload, checkpoint bool) (p *process, err error) {
 	f, err := startFlood(b.objects)
 	if err != nil {
@@ -169,7 +167,7 @@ func (b *routers) open(w workload, checkpoint bool) (p *process, err error) {
 	return p, nil
 }
 
-// measure lets the router work, until the last of n updates is done.
+// measure runs the router until the last of n updates is done.
 func (p *process) measure(w workload, n int) (speed, error) {
 	target := p.metric(w.done) + float64(n)
 	began, used := time.Now(), p.metric("process_cpu_seconds_total")
@@ -216,7 +214,7 @@ func (b *routers) start(w workload, url string, checkpoint bool) (*process, erro
 	return p, p.cmd.Start()
 }
 
-// freeAddress returns one that was free a moment ago.
+// freeAddress returns an address that was free a moment ago.
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -235,11 +233,11 @@ type process struct {
 
 func (p *process) close() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	_ = p.cmd.Wait() // what it measured is known
+	_ = p.cmd.Wait() // its measurements are done
 	p.server.close()
 }
 
-// get returns what the probes' listener says; empty: an error, or not yet.
+// get returns an answer of the probes' listener; empty after an error.
 func (p *process) get(path string) string {
 	response, err := http.Get(p.url + path)
 	if err != nil {
@@ -253,7 +251,7 @@ func (p *process) get(path string) string {
 	return string(body)
 }
 
-// metric adds the metrics that begin so.
+// metric sums the metrics with a prefix.
 func (p *process) metric(prefix string) (sum float64) {
 	for line := range strings.SplitSeq(p.get("/metrics"), "\n") {
 		if strings.HasPrefix(line, prefix) {
@@ -264,7 +262,7 @@ func (p *process) metric(prefix string) (sum float64) {
 	return sum
 }
 
-// saved waits for a cut that has all that there is now: the second to end.
+// saved waits for a cut with the present state: the second cut to end.
 func (p *process) saved() error {
 	for range 2 {
 		last := p.metric("deltarouter_checkpoint_age_seconds")

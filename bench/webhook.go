@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	receiverRole = "receiver" // the argument with which this command is the receiver
+	receiverRole = "receiver" // the argument that makes this command the receiver
 	hookData     = 1 << 10    // bytes of an event's data
 	hookBatch    = 64
 	hookTime     = 2 * time.Second
@@ -37,8 +37,8 @@ func receive() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// compareWebhooks measures how many events a second of CPU brings to a receiver, which is a process
-// of its own: by the webhook sink in each of its modes, and by a loop that posts the same bytes
+// compareWebhooks measures the events per second of CPU that reach a receiver, which is a separate
+// process: with the webhook sink in each of its modes, and with a loop that posts the same bytes
 // with an http.Client.
 func compareWebhooks(rounds int) error {
 	url, stop, err := startReceiver()
@@ -115,7 +115,7 @@ func openHook(url, line string) (write func([]event.Event) error, end func(), er
 	return func(events []event.Event) error { return errors.Join(sink.Write(ctx, events)...) }, func() { _ = sink.Close(ctx) }, nil
 }
 
-// plainLoop is what somebody would write: the bytes are there already.
+// plainLoop is a simple client that posts finished bytes.
 func plainLoop(url string) func([]event.Event) error {
 	client := &http.Client{Timeout: 10 * time.Second}
 	return func(events []event.Event) error {
@@ -134,7 +134,7 @@ func plainLoop(url string) func([]event.Event) error {
 	}
 }
 
-// timeHook returns how many events are written per second of this process' CPU.
+// timeHook returns the number of events per second of this process' CPU.
 func timeHook(write func([]event.Event) error) (float64, error) {
 	events := make([]event.Event, hookBatch)
 	for i := range events {

@@ -17,7 +17,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
 )
 
-// open makes a handler of the file of a module.
+// open makes a handler from the file of a module.
 func open(ctx context.Context, file, cache string) (plugins.Handler, *metrics.Metrics, error) {
 	text := fmt.Sprintf("module: %q\n", file)
 	node, problems := config.ParseNode("config.yaml", []byte(text))
@@ -31,7 +31,7 @@ func open(ctx context.Context, file, cache string) (plugins.Handler, *metrics.Me
 	return h, m, err
 }
 
-// compareCalls compares an empty handler with the bare call of its function, before which the same
+// compareCalls compares an empty handler with a bare call of its function, before which the same
 // bytes are copied into its memory.
 func compareCalls(ctx context.Context, dir string, rounds int) error {
 	file := filepath.Join(dir, "empty.wasm")

@@ -14,9 +14,9 @@ import (
 	routermetrics "github.com/deltarouter/deltarouter/internal/metrics"
 )
 
-// stopLoops says how much CPU an endless loop takes until it is stopped, for each call, and how
-// long Go's garbage collector waited for it to pause: the longest time from when it was to stop
-// until all had stopped, and the longest collection.
+// stopLoops measures the CPU per call of an endless loop until it is stopped, and the time that
+// Go's garbage collector waits for its pause: the longest time from the stop request until all
+// goroutines have stopped, and the longest collection.
 func stopLoops(ctx context.Context, dir string, rounds int) error {
 	file := filepath.Join(dir, "endless.wasm")
 	if err := os.WriteFile(file, endless(), 0o600); err != nil {
@@ -44,15 +44,15 @@ func stopLoops(ctx context.Context, dir string, rounds int) error {
 	return nil
 }
 
-// waited says how long the collector waited since a reading.
+// waited renders the waits of the collector since a reading.
 func waited(before *metrics.Float64Histogram, longest time.Duration) string {
 	h := since(before, readPauses(stopping))
 	return fmt.Sprintf("waited up to %.2f ms for all to stop (99 %%: %.2f ms), and the longest runtime.GC() took %.1f ms",
 		h.within(1)*1e3, h.within(0.99)*1e3, longest.Seconds()*1e3)
 }
 
-// stopLoop handles a batch. It returns the CPU per call of the guest without the collector's,
-// measured first, and then the time per call and the longest collection during a second batch.
+// stopLoop handles a batch. It first measures the CPU per call of the guest without the
+// collector's, and then the time per call and the longest collection during a second batch.
 func stopLoop(ctx context.Context, file string, n int) (perCall, lasted, collected time.Duration, err error) {
 	batch, err := deltas(n)
 	if err != nil {

@@ -1,12 +1,11 @@
-// Command guests measures what running guests costs: the way into a handler and back beside a bare
-// call, what counting a guest's instructions costs beside other ways to stop it, how soon an
-// endless loop is stopped, for how long a hostile guest lets the whole process stand still, and how
-// long a guest takes to start.
+// Command guests measures the cost of guests: a call of a handler beside a bare call, the metering
+// of instructions beside other ways to stop a guest, the time until an endless loop is stopped, the
+// time for which a hostile guest can stop the whole process, and the start of a guest.
 //
 //	go -C bench run ./guests [-rounds ROUNDS] [-only calls|meters|loops|pauses|start]
 //
-// The contenders take turns, and the medians of the rounds are compared. What counts are the
-// ratios: the machine's other load moves both sides.
+// The contenders take turns, and the medians of the rounds are compared. The ratios are
+// significant: other load on the machine affects both sides.
 package main
 
 import (
@@ -59,14 +58,14 @@ func run(ctx context.Context, only string, rounds int) error {
 	return nil
 }
 
-// contender is one way to do the same. Each run of it handles so many events.
+// contender is one of several ways to do the same work. Each run of it handles per events.
 type contender struct {
 	name string
 	run  func() error
 	per  int
 }
 
-// compare lets the contenders take turns and prints the median CPU of each per event, and its ratio
+// compare runs the contenders in turns and prints the median CPU of each per event, and its ratio
 // to that of the last.
 func compare(title string, rounds, runs int, all []contender) error {
 	took := make([][]float64, len(all))
@@ -78,7 +77,7 @@ func compare(title string, rounds, runs int, all []contender) error {
 					return fmt.Errorf("%s: %w", c.name, err)
 				}
 			}
-			if round > 0 { // the first warms up
+			if round > 0 { // the first round warms up
 				took[i] = append(took[i], float64((cpuTime()-before).Nanoseconds())/float64(runs*c.per))
 			}
 		}
@@ -96,7 +95,7 @@ func median[T float64 | time.Duration](all []T) T {
 	return sorted[len(sorted)/2]
 }
 
-// cpuTime is what this process has taken so far.
+// cpuTime returns the CPU time of this process so far.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -105,7 +104,7 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// build compiles a guest that is written in Go and returns its file.
+// build compiles a guest in Go and returns its file.
 func build(ctx context.Context, dir, name, source string) (string, error) {
 	file := filepath.Join(dir, name+".wasm")
 	folder, pkg := filepath.Dir(source), "./"+filepath.Base(source)

@@ -15,13 +15,13 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// slice is what guests burn at most until they pause, as in package wasm.
+// slice is the fuel of guests between two pauses, as in package wasm.
 const slice = 40_000
 
-// parsesPerRun is how often a contender parses the pod in a run.
+// parsesPerRun is the number of parsed pods in a run of a contender.
 const parsesPerRun = 20
 
-// compareMeters compares the ways to stop a guest, with a guest in Go that parses a pod with
+// compareMeters compares the ways to stop a guest. The guest is in Go and parses a pod with
 // encoding/json.
 func compareMeters(ctx context.Context, dir string, rounds int) error {
 	file, err := build(ctx, dir, "rtr", "guests/testdata/rtr")
@@ -99,7 +99,7 @@ func compareMeters(ctx context.Context, dir string, rounds int) error {
 	return err
 }
 
-// bare is a guest on wazero alone.
+// bare is a guest that runs directly on wazero.
 type bare struct {
 	runtime  wazero.Runtime
 	module   api.Module
@@ -109,7 +109,8 @@ type bare struct {
 	stack    [1]uint64
 }
 
-// newBare makes the guest; arm is the function of a metered one that takes what its pauses call.
+// newBare makes the guest; arm is the exported function of a metered guest that receives the
+// function for its pauses.
 func newBare(ctx context.Context, code []byte, arm string, conf wazero.RuntimeConfig, text []byte) (*bare, error) {
 	b := &bare{runtime: wazero.NewRuntimeWithConfig(ctx, conf), text: text}
 	wasi_snapshot_preview1.MustInstantiate(ctx, b.runtime)
@@ -134,7 +135,7 @@ func newBare(ctx context.Context, code []byte, arm string, conf wazero.RuntimeCo
 	return b, nil
 }
 
-// armWith gives a guest a function for its pauses that looks at the clock, as the router's does.
+// armWith sets the function for a guest's pauses, which reads the clock like the router's.
 func armWith(ctx context.Context, r wazero.Runtime, arm api.Function) error {
 	deadline := time.Now().Add(time.Hour)
 	pause := api.GoModuleFunc(func(_ context.Context, _ api.Module, stack []uint64) {
@@ -179,7 +180,7 @@ func checkRestarts(n uint32) error {
 
 func (b *bare) close(ctx context.Context) { _ = b.runtime.Close(ctx) }
 
-// newExtism makes the guest as Extism's documentation has it, with a timeout that never comes.
+// newExtism makes the guest like Extism's documentation does, with a timeout that never expires.
 func newExtism(ctx context.Context, dir string) (*extism.Plugin, error) {
 	file, err := build(ctx, dir, "extism", "guests/testdata/extism")
 	if err != nil {

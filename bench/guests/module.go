@@ -9,11 +9,11 @@ const (
 	batchSize = 64
 	inputAt   = 1 << 16
 
-	// The pages of the modules below: a megabyte for the input behind inputAt, and the chase's
-	// memory behind that.
+	// The pages of the modules below: a megabyte for the input at inputAt, then the memory of
+	// chase.
 	pages      = 33
 	chaseBase  = pages << 16
-	chaseLines = 1 << 19 // of 64 bytes: 32 MiB
+	chaseLines = 1 << 19 // lines of 64 bytes: 32 MiB
 )
 
 // The instructions of the modules below.
@@ -24,7 +24,7 @@ const (
 	opI32, opI64, opLess, opAdd, opMul              = 0x41, 0x42, 0x49, 0x6a, 0x6c
 	opAnd, opShl                                    = 0x71, 0x74
 	typeI32, typeI64, typeFunc, noResult            = 0x7f, 0x7e, 0x60, 0x40
-	loads                                      uint = 1000 // of the chase in one round of its loop
+	loads                                      uint = 1000 // loads of chase in one turn of its loop
 )
 
 // empty is a guest that does nothing.
@@ -33,12 +33,12 @@ func empty() []byte { return module(pages, nil, opI64, 0) }
 // endless is a guest that never stops.
 func endless() []byte { return module(pages, nil, opLoop, noResult, opBr, 0, opEnd, opI64, 0) }
 
-// chase is a guest that follows a cycle of pointers through 32 MiB for ever, 1,000 loads in a round
-// of its loop: each load waits for the one before it, and misses the caches. Its start builds the
-// cycle by a linear congruence of full period.
+// chase is a guest that follows a cycle of pointers through 32 MiB for ever, 1,000 loads in a turn
+// of its loop: each load waits for the one before it, and misses the caches. Its start function
+// builds the cycle with a linear congruential generator of full period.
 func chase() []byte {
 	number := func(n int64) []byte { return append([]byte{opI32}, sleb(n)...) }
-	line := func(index ...byte) []byte { // its address
+	line := func(index ...byte) []byte { // address of a line
 		return slices.Concat(number(chaseBase), index, number(6), []byte{opShl, opAdd})
 	}
 	next := slices.Concat([]byte{opGet, 0}, number(1664525), []byte{opMul}, number(1013904223), []byte{opAdd}, number(chaseLines-1), []byte{opAnd})
@@ -51,9 +51,9 @@ func chase() []byte {
 	return module(pages+chaseLines*64>>16, start, handle...)
 }
 
-// toucher is a guest that writes once to each page of the processor in the 60 MiB behind its input,
-// and traps then: the next delta has an instance whose memory was never touched. Each of its writes
-// waits for the operating system.
+// toucher is a guest that writes once to each page of the 60 MiB behind its input, and then traps:
+// the next delta gets an instance with untouched memory. Each of its writes waits for the operating
+// system.
 func toucher() []byte {
 	const page, perTurn, turns = 1 << 12, 100, 60 << 20 >> 12 / 100
 	number := func(n int64) []byte { return append([]byte{opI32}, sleb(n)...) }
@@ -66,8 +66,8 @@ func toucher() []byte {
 	return module(pages+60<<20>>16, nil, handle...)
 }
 
-// module assembles a guest of the ABI rtr_v1 with so many pages of memory: the bodies of
-// _initialize, with one local (nil: there is no such function), and of rtr_handle.
+// module assembles a guest of the ABI rtr_v1 with the given number of memory pages, and the bodies
+// of _initialize, with one local (nil: no such function), and of rtr_handle.
 func module(pages uint64, start []byte, handle ...byte) []byte {
 	types := [][]byte{{typeFunc, 0, 1, typeI32}, {typeFunc, 1, typeI32, 1, typeI32}, {typeFunc, 2, typeI32, typeI32, 1, typeI64}, {typeFunc, 0, 0}}
 	funcs := [][]byte{{0}, {1}, {2}}
@@ -92,7 +92,7 @@ func section(id byte, items [][]byte) []byte {
 
 func export(name string, kind, index byte) []byte { return append(sized([]byte(name)), kind, index) }
 
-// body is a function with so many locals of type i32.
+// body is a function with the given number of locals of type i32.
 func body(locals byte, code ...byte) []byte {
 	declared := []byte{0}
 	if locals > 0 {

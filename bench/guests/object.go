@@ -8,7 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// podJSON is a pod of some 5 KB, as the API server sends it but for managedFields.
+// podJSON is a pod of some 5 KB in the form of the API server, without managedFields.
 func podJSON(i int) string {
 	type object = map[string]any
 	container := func(name string) object {
@@ -53,7 +53,7 @@ func podJSON(i int) string {
 	return string(text)
 }
 
-// deltas makes so many changes of pods.
+// deltas makes n changes of pods.
 func deltas(n int) ([]*event.Delta, error) {
 	pods := &event.Resource{Cluster: "bench", Kind: "Pod"}
 	pods.Version, pods.Resource = "v1", "pods"

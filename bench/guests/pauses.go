@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// A stop-the-world pause of Go's garbage collector as package runtime/metrics counts it: from the
-// decision to stop until all goroutines have stopped, and until they go on.
+// The stop-the-world pauses of Go's garbage collector as defined by package runtime/metrics: from
+// the decision to stop until all goroutines have stopped, and until they continue.
 const (
 	stopping = "/sched/pauses/stopping/gc:seconds"
 	total    = "/sched/pauses/total/gc:seconds"
 )
 
-// How long a round of comparePauses takes for each contender, how often a handler is called before
-// it is opened anew (five failures would open its breaker), and the pause that no guest may cause.
+// The time of a round of comparePauses for each contender, the number of calls of a handler before
+// it is reopened (five failures would open its breaker), and the pause that no guest may cause.
 const (
 	pausesTime  = 4 * time.Second
 	callsPerRun = 4
@@ -27,10 +27,10 @@ const (
 )
 
 // comparePauses prints the histogram of the process's stop-the-world pauses while a hostile guest
-// runs on each core through the real handler with the default limits, beside goroutines that
-// allocate and one that forces collections. There are two controls: Go code that chases the same
-// pointers, which the runtime preempts by a signal, and no guest at all. Pauses that the controls
-// show too are the machine's.
+// runs on each core in the real handler with the default limits, beside goroutines that allocate
+// and one that forces collections. There are two controls: Go code that chases the same pointers,
+// which the runtime preempts with a signal, and no guest. Pauses that also occur in the controls
+// are caused by the machine.
 func comparePauses(ctx context.Context, dir string, rounds int) error {
 	all := []*pauser{
 		{name: "a guest that chases pointers", guest: chase()},
@@ -63,11 +63,11 @@ func comparePauses(ctx context.Context, dir string, rounds int) error {
 	return nil
 }
 
-// pauser is what runs in all processors while pauses are counted, and the pauses so far.
+// pauser is the load of all processors while pauses are counted, with the pauses so far.
 type pauser struct {
 	name            string
-	guest           []byte                          // a module that run gives deltas, or nil
-	run             func(ctx context.Context) error // until ctx ends, at the latest
+	guest           []byte                          // a module that gets deltas, or nil
+	run             func(ctx context.Context) error // runs until ctx ends, at the latest
 	stopping, total histogram
 }
 
@@ -98,8 +98,8 @@ func (p *pauser) measure(ctx context.Context) error {
 	}
 }
 
-// suffer opens handlers of a hostile module, and gives each of them deltas until its breaker would
-// spare it.
+// suffer opens handlers of a hostile module, and sends each of them deltas, but not enough to open
+// its breaker.
 func suffer(ctx context.Context, file string) error {
 	batch, err := deltas(1)
 	if err != nil {
@@ -122,7 +122,7 @@ func suffer(ctx context.Context, file string) error {
 	return nil
 }
 
-// chaseInGo follows the cycle of the guest in memory of its own.
+// chaseInGo follows the cycle of chase in Go's memory.
 func chaseInGo(ctx context.Context) error {
 	lines := make([][16]uint32, chaseLines)
 	for i := range lines {
@@ -134,7 +134,7 @@ func chaseInGo(ctx context.Context) error {
 			at = lines[at][0]
 		}
 	}
-	runtime.KeepAlive(at) // else the compiler may leave out the loop
+	runtime.KeepAlive(at) // keeps the compiler from removing the loop
 	return nil
 }
 
@@ -152,10 +152,10 @@ func allocate(ctx context.Context) {
 	runtime.KeepAlive(&kept)
 }
 
-// histogram counts pauses. The empty one is that of none.
+// histogram counts pauses. Its zero value has none.
 type histogram struct {
 	counts []uint64
-	bounds []float64 // in seconds; counts[i] is of what is below bounds[i+1]
+	bounds []float64 // in seconds; counts[i] counts values below bounds[i+1]
 }
 
 func readPauses(name string) *metrics.Float64Histogram {
@@ -164,7 +164,7 @@ func readPauses(name string) *metrics.Float64Histogram {
 	return sample[0].Value.Float64Histogram()
 }
 
-// since returns the histogram of what was counted between two readings.
+// since returns the histogram of the values between two readings.
 func since(before, after *metrics.Float64Histogram) histogram {
 	h := histogram{counts: make([]uint64, len(after.Counts)), bounds: after.Buckets}
 	for i := range h.counts {
@@ -187,7 +187,7 @@ func (h histogram) count() (n uint64) {
 	return n
 }
 
-// within returns how long such a share of the pauses took at most, in seconds.
+// within returns an upper bound in seconds for the given share of the pauses.
 func (h histogram) within(share float64) float64 {
 	all, sum := h.count(), uint64(0)
 	for i, c := range h.counts {
@@ -198,7 +198,7 @@ func (h histogram) within(share float64) float64 {
 	return 0
 }
 
-// longer returns how many pauses took longer than that.
+// longer returns the number of pauses longer than a duration.
 func (h histogram) longer(than time.Duration) (n uint64) {
 	for i, c := range h.counts {
 		if h.bounds[i] >= than.Seconds() {

@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
-// startGuests says how long the example in Go takes to be ready: compiled, taken from the cache on
-// disk, and one more instance of it.
+// startGuests measures the start of the example in Go: with compilation, from the cache on disk,
+// and of a further instance.
 func startGuests(ctx context.Context, dir string, rounds int) error {
 	file, err := build(ctx, dir, "restart-alert", "../examples/plugins/restart-alert")
 	if err != nil {
@@ -93,7 +93,7 @@ func instances(ctx context.Context, code []byte, n int) (took []time.Duration, e
 	return took, nil
 }
 
-// stubs are the host functions that the example imports; it calls none of them while it starts.
+// stubs are the host functions that the example imports. It calls none of them during its start.
 func stubs(ctx context.Context, r wazero.Runtime) error {
 	b := r.NewHostModuleBuilder("rtr_v1")
 	three, four := func(_, _, _ uint32) int32 { return -2 }, func(_, _, _, _ uint32) int32 { return -2 }

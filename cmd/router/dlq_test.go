@@ -13,7 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// desk has the letters 1 and 2.
+// desk has the dead letters 1 and 2.
 type desk struct{}
 
 func (desk) Letters(context.Context, string, uint64, int) ([]api.Letter, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// shelf has two pods, on two pages, and remembers what it was asked.
+// shelf has two pods, on two pages, and records its last query.
 type shelf struct{ asked api.Query }
 
 func (*shelf) Sources() []api.SourceInfo {

@@ -77,7 +77,7 @@ sinks: {out: {stdout: {colour: red}}}
 routes: [{name: r, from: pods, filter: obj.metadata.name == "a", to: out}]
 `
 
-// TestShippedConfigs keeps every configuration that a newcomer reads free of mistakes.
+// TestShippedConfigs shows that all shipped configurations are valid.
 func TestShippedConfigs(t *testing.T) {
 	t.Chdir("../..")
 	readme, err := os.ReadFile("README.md")
@@ -100,7 +100,7 @@ func TestShippedConfigs(t *testing.T) {
 	}
 	for name, text := range texts {
 		t.Run(name, func(t *testing.T) {
-			// The guest is built by make; here it is enough that one is there.
+			// make builds the guest; this test only needs a module at its place.
 			dir := t.TempDir()
 			module := filepath.Join(dir, "guest.wasm")
 			must.Succeed(t, os.WriteFile(module, working(), 0o600))
@@ -121,7 +121,7 @@ func TestShippedConfigs(t *testing.T) {
 	}
 }
 
-// checkRun runs a command and tests its exit code and its output.
+// checkRun runs a command and checks its exit code and its output.
 func checkRun(t *testing.T, args []string, code int, inStdout, inStderr string) (stdout string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -132,7 +132,7 @@ func checkRun(t *testing.T, args []string, code int, inStdout, inStderr string) 
 	return out.String()
 }
 
-// serveControl serves the control API on a socket, until the test ends.
+// serveControl serves the control API on a socket until the test ends.
 func serveControl(t *testing.T, cfg api.ControlConfig) (addr string) {
 	t.Helper()
 	cfg.Addr, cfg.Log = "unix:"+filepath.Join(t.TempDir(), "api.sock"), slog.New(slog.DiscardHandler)
@@ -149,8 +149,8 @@ func mustRead(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestCheckQuotes: every mistake and warning has its place, also inside blocks, and a mark under
-// the word.
+// TestCheckQuotes shows that every mistake and warning has its position, also inside blocks, and a
+// mark under the word.
 func TestCheckQuotes(t *testing.T) {
 	// Guarantee: typed-expressions
 	const config = `version: 1
@@ -196,7 +196,7 @@ config.yaml:22:47: warning: routes[4].filter: object.spec.nodeName may be absent
 	if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &stdout, &stderr); code != cli.CodeUsage || stderr.String() != want {
 		t.Errorf("exit code %d\n%s\nwant\n%s", code, &stderr, want)
 	}
-	// Warnings alone are no mistakes.
+	// Warnings alone do not make a configuration invalid.
 	fine := strings.NewReplacer("restartCont ", "restartCount ", "[pods, nodes]", "nodes", "podCIDRS", "podCIDRs").Replace(config)
 	must.Succeed(t, os.WriteFile("config.yaml", []byte(fine), 0o600))
 	stderr.Reset()

@@ -13,14 +13,13 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// mistakeFiles are the documents that show mistakes, each with how many it has at least.
+// mistakeFiles are the documents with mistakes, and the least number of mistakes in each.
 var mistakeFiles = map[string]int{"testdata/mistakes.md": 250, "../../docs/MISTAKES.md": 15}
 
-// mistake is a configuration and what is said about it.
+// mistake is a configuration and the output of router check.
 type mistake struct{ title, config, said string }
 
-// rest is what a configuration of the file does not say; each part has the key that it is left out
-// for.
+// rest completes a configuration of the file; each part is added if its key is absent.
 var rest = map[string]string{
 	"version:": "version: 1\n",
 	"sources:": "sources: {pods: {resource: v1/pods}}\n",
@@ -28,8 +27,8 @@ var rest = map[string]string{
 	"routes:":  "routes: [{name: r, from: pods, to: out}]\n",
 }
 
-// complete adds the rest behind a configuration, so that its lines stay where they are. One that
-// begins with a version is whole.
+// complete appends the rest to a configuration, so that its line numbers stay the same. A
+// configuration that begins with a version is complete.
 func complete(config string) string {
 	if strings.HasPrefix(config, "version:") || strings.HasPrefix(config, "- ") {
 		return config
@@ -44,8 +43,8 @@ func complete(config string) string {
 
 var mistakePattern = regexp.MustCompile("(?s)### ([^\n]*)\n\n```yaml\n(.*?)```\n\n```text\n(.*?)```\n")
 
-// TestMistakes: the golden of mistakes and docs/MISTAKES.md show the output of router check to the
-// letter; -update rewrites it.
+// TestMistakes shows that the golden of mistakes and docs/MISTAKES.md contain the exact output of
+// router check; -update rewrites them.
 func TestMistakes(t *testing.T) {
 	// Guarantee: chain-checked, secrets-off-disk
 	least := make(map[string]int)
@@ -69,7 +68,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// compareMistakes returns the text with what router check prints now, and the number of mistakes.
+// compareMistakes returns the text with the present output of router check, and the number of
+// mistakes.
 func compareMistakes(t *testing.T, text string) (now string, mistakes int) {
 	t.Helper()
 	distinct := make(map[string]bool)
@@ -94,7 +94,7 @@ func compareMistakes(t *testing.T, text string) (now string, mistakes int) {
 	return now, mistakes
 }
 
-// check returns what router check says.
+// check returns the output of router check.
 func (m *mistake) check(t *testing.T) string {
 	t.Helper()
 	must.Succeed(t, os.WriteFile("config.yaml", []byte(complete(m.config)), 0o600))
@@ -115,7 +115,7 @@ func (m *mistake) check(t *testing.T) string {
 	return stderr.String()
 }
 
-// TestCheckOK: a comment at the end of a line says that what it does is meant.
+// TestCheckOK shows that a comment at the end of a line marks it as intended.
 func TestCheckOK(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const config = `sources: {pods: {resource: v1/pods}}
@@ -152,7 +152,7 @@ routes:
 			t.Errorf("%q %q: %d warnings, want %d\n%s", c.block, c.line, n, c.warnings, &stderr)
 		}
 	}
-	// An expression that may cost too much is refused unless its line says that it is meant.
+	// An expression that may cost too much is refused unless its line is marked as intended.
 	for _, c := range []struct {
 		comment string
 		code    int
@@ -170,7 +170,7 @@ routes:
 			t.Errorf("%q: exit code %d, want %d\n%s", c.comment, code, c.code, &stderr)
 		}
 	}
-	// Mistakes stay mistakes.
+	// A mark does not make a mistake valid.
 	must.Succeed(t, os.WriteFile("config.yaml", []byte(complete("state: 1 # check: ok\n")), 0o600))
 	if code := run(t.Context(), []string{"check", "-config", "config.yaml"}, &bytes.Buffer{}, &bytes.Buffer{}); code != cli.CodeUsage {
 		t.Errorf("exit code %d", code)

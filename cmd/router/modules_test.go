@@ -18,7 +18,7 @@ import (
 
 // guest assembles a WebAssembly module of the router's ABI: version is the body of its
 // rtr_abi_version, and of a function that is exported under another name. It may import http, which
-// is function 0 then; a URL is at address 0.
+// is then function 0; a URL is at address 0.
 func guest(imports bool, version []byte, other, url string) []byte {
 	vector := func(items ...[]byte) []byte {
 		return slices.Concat(append([][]byte{binary.AppendUvarint(nil, uint64(len(items)))}, items...)...)
@@ -49,8 +49,8 @@ func guest(imports bool, version []byte, other, url string) []byte {
 // working is a guest that does nothing.
 func working() []byte { return guest(false, []byte{0x41, 1}, "other", "") }
 
-// withoutSecrets returns what router check said, but for the secrets that it misses: those of the
-// examples are where a router runs.
+// withoutSecrets returns the output of router check without missing secrets: those of the examples
+// exist only where a router runs.
 func withoutSecrets(said string) string {
 	var rest strings.Builder
 	for line := range strings.Lines(said) {
@@ -61,21 +61,20 @@ func withoutSecrets(said string) string {
 	return strings.TrimSpace(rest.String())
 }
 
-// TestCheckModules: router check makes the handlers, so that a module that cannot be used is found
-// before it is needed.
+// TestCheckModules shows that router check loads the handlers, so that it finds an unusable module.
 func TestCheckModules(t *testing.T) {
 	// Guarantee: check-modules
 	asked := false
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	defer server.Close()
 	request := fmt.Sprintf(`{"url":%q}`, server.URL)
-	// http(0, size, 1024, 1024), and a trap if it is not answered.
+	// http(0, size, 1024, 1024), and a trap without an answer.
 	asks := slices.Concat([]byte{0x41, 0, 0x41}, []byte{byte(len(request))}, []byte{0x41, 0x80, 0x08, 0x41, 0x80, 0x08, 0x10, 0, 0x1a, 0x00})
 	unreachable, loop := []byte{0x00}, []byte{0x03, 0x40, 0x0c, 0, 0x0b, 0x41, 1}
 	grant := fmt.Sprintf(`, allow: {http: [{host: %q, scheme: http}]}`, strings.TrimPrefix(server.URL, "http://"))
 	for _, c := range []struct {
 		name   string
-		module []byte // nil: there is no file
+		module []byte // nil: no file
 		more   string
 		code   int
 		want   string
@@ -114,8 +113,8 @@ routes: [{name: r, from: pods, handler: h, to: out}]
 	}
 }
 
-// TestCheckSecrets: files and variables that are missing here are told, each with its place, and
-// are no mistakes: the router may run elsewhere.
+// TestCheckSecrets shows that missing files and variables are warnings with their positions, and no
+// mistakes: the router may run on another machine.
 func TestCheckSecrets(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "config.yaml")

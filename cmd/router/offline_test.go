@@ -16,9 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 
-// TestOffline runs the commands of each archive. Its comment says what it is about. Each file named
-// run* holds a command line, an argument a line; the file behind it, out, what comes of it: the
-// exit code, standard output and, behind ---, standard error.
+// TestOffline runs the commands of each archive. Its comment describes it. Each file named run* has
+// a command line, one argument per line. The following file out has the expected exit code,
+// standard output and, behind ---, standard error.
 func TestOffline(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestCredentialPlugins: no command runs the program that a kubeconfig names, unless it is told so
-// on its command line.
+// TestCredentialPlugins shows that no command runs the program in a kubeconfig unless a flag
+// permits it.
 func TestCredentialPlugins(t *testing.T) {
 	// Guarantee: no-credential-plugins, check-runs-nothing
 	dir := t.TempDir()
@@ -74,7 +74,8 @@ routes: [{name: r, from: pods, to: out}]
 	}
 }
 
-// TestFoldersOfKubeconfigs: no command reads a kubeconfig outside of the folders that may be named.
+// TestFoldersOfKubeconfigs shows that no command reads a kubeconfig outside of the permitted
+// folders.
 func TestFoldersOfKubeconfigs(t *testing.T) {
 	// Guarantee: folders
 	dir := t.TempDir()
@@ -90,7 +91,7 @@ func TestFoldersOfKubeconfigs(t *testing.T) {
 	}
 }
 
-// TestPolicyFlags: a folder that is none is told at the start.
+// TestPolicyFlags shows that the start reports a folder that is none.
 func TestPolicyFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must.Succeed(t, os.WriteFile(file, nil, 0o600))

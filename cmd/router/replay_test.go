@@ -47,7 +47,7 @@ func install(t *testing.T, config string, lines ...string) {
 	}
 }
 
-// replayed runs a replay and returns what came to each route: subject, data and time of the events.
+// replayed runs a replay and returns the events of each route: subject, data and time.
 func replayed(t *testing.T, code int, args ...string) (came map[string][]string, log string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -69,9 +69,9 @@ func replayed(t *testing.T, code int, args ...string) (came map[string][]string,
 	return came, stderr.String()
 }
 
-// What was recorded goes through the routes of the configuration and is printed, at the time of the
-// recording: what is there at first, in namespaces that are watched, by sources that share a watch,
-// with look-ups in what was there.
+// TestReplay shows that a recording runs through the routes of the configuration and is printed,
+// with the time of the recording: existing objects, in watched namespaces, with sources that share
+// a watch, and with look-ups.
 func TestReplay(t *testing.T) {
 	install(t, replayConfig, replayHeader,
 		recorded("0", "existing", "pods", "a", "one", 1),
@@ -88,7 +88,7 @@ func TestReplay(t *testing.T) {
 		strings.Replace(recorded("7200", "sync", "pods", "a", "three", 5), `"object"`, `"round":"2026-01-02T05:04:05Z","object"`, 1),
 		`{"at":10800,"op":"end"}`, "")
 	came, log := replayed(t, 0, "-config", "config.yaml", "-speed", "100000", "r.ndjson")
-	// what is looked up may be a later state, as in a live router
+	// a look-up may return a later state, as in a running router
 	counts := regexp.MustCompile(`"on":[123]`)
 	for route, want := range map[string][]string{
 		"again": {`04:04:05 a/three {"name":"three"}`, `04:04:05 a/one {"name":"one"}`, `05:04:05 b/two {"name":"two"}`},
@@ -101,7 +101,7 @@ func TestReplay(t *testing.T) {
 		},
 	} {
 		got := came[route]
-		least := make(map[string]string) // when it was recorded
+		least := make(map[string]string) // time of the recording
 		for i, line := range want {
 			least[line[9:]], want[i] = "2026-01-02T"+line[:8]+"Z", line[9:]
 		}
@@ -127,8 +127,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// A recording that is cut off is played up to its last whole line, as fast as it goes, and it is
-// said where it ends; one that is damaged ends the replay there.
+// TestReplayCutOff shows that an incomplete recording is played up to its last whole line, as fast
+// as possible, and that the end is reported. A damaged line ends the replay.
 func TestReplayCutOff(t *testing.T) {
 	lines := []string{replayHeader, `{"at":0,"op":"synced","source":"nodes"}`, `{"at":0,"op":"synced","source":"pods"}`, recorded("1e6", "added", "pods", "a", "one", 1)}
 	install(t, replayConfig, append(lines, recorded("1e6", "added", "pods", "a", "two", 2)[:50])...)
@@ -143,7 +143,7 @@ func TestReplayCutOff(t *testing.T) {
 	}
 }
 
-// Only -deliver writes to the sinks of the configuration.
+// TestReplayDelivers shows that only -deliver writes to the sinks of the configuration.
 func TestReplayDelivers(t *testing.T) {
 	lines := []string{replayHeader, `{"at":0,"op":"synced","source":"nodes"}`, `{"at":0,"op":"synced","source":"pods"}`, recorded("0", "added", "pods", "a", "one", 1), `{"at":0,"op":"end"}`, ""}
 	install(t, replayConfig, lines...)
@@ -188,8 +188,8 @@ func TestReplayRefuses(t *testing.T) {
 	}
 }
 
-// Rules about time go by the time of the recording, with what the condition looks up, and with
-// looks at what does not change.
+// TestReplayRules shows that rules about time use the time of the recording, with look-ups and with
+// reevaluations.
 func TestReplayRules(t *testing.T) {
 	node := func(at, op string, version int, ready string) string {
 		return fmt.Sprintf(`{"at":%s,"op":%q,"source":"nodes","object":{"metadata":{"name":"n","uid":"u","resourceVersion":"%d"},"status":{"conditions":[{"type":"Ready","status":%q}]}}}`, at, op, version, ready)
@@ -217,8 +217,8 @@ routes:
 	}
 }
 
-// What routes give to each other in a replay they give to each other, and the ends are printed;
-// with each route that a recording ends in.
+// TestReplayChain shows that routes pass events to each other in a replay, and that the events at
+// the ends of a chain are printed, for each route in which a recording ends.
 func TestReplayChain(t *testing.T) {
 	install(t, `version: 1
 sources: {pods: {resource: v1/pods}}

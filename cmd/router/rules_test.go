@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestRules runs the cases of every rule in examples/rules. A rule is short, router check has
-// nothing to say about it, and docs/RULES.md has the very text of it.
+// TestRules runs the cases of every rule in examples/rules. A rule is short, router check has no
+// finding, and docs/RULES.md contains its exact text.
 func TestRules(t *testing.T) {
 	t.Chdir("../..")
 	var stdout, stderr bytes.Buffer
@@ -50,8 +50,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRuleOfReadme: README.md and docs/RULES.md begin with the same rule, which router check
-// accepts.
+// TestRuleOfReadme shows that README.md and docs/RULES.md begin with the same rule, which router
+// check accepts.
 func TestRuleOfReadme(t *testing.T) {
 	var rules []string
 	for _, file := range []string{"../../README.md", "../../docs/RULES.md"} {
@@ -72,7 +72,7 @@ func TestRuleOfReadme(t *testing.T) {
 }
 
 // ruleOf returns the part of a rule's file that docs/RULES.md shows: from its defines, or its
-// route, on.
+// routes.
 func ruleOf(t *testing.T, file string) string {
 	text := mustRead(t, file)
 	at := regexp.MustCompile(`(?m)^(define|routes):$`).FindStringIndex(text)
@@ -82,8 +82,8 @@ func ruleOf(t *testing.T, file string) string {
 	return text[at[0]:]
 }
 
-// TestRecipes runs the cases of every recipe in examples/recipes. router check has nothing to say
-// about a recipe, and docs/RULES.md has its text behind the version.
+// TestRecipes runs the cases of every recipe in examples/recipes. router check has no finding, and
+// docs/RULES.md contains the text behind the version.
 func TestRecipes(t *testing.T) {
 	t.Chdir("../..")
 	var stdout, stderr bytes.Buffer
@@ -113,8 +113,8 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// shownIn returns the configurations of a folder of examples that docs/RULES.md shows, by the name
-// of their files.
+// shownIn returns the configurations of a folder of examples in docs/RULES.md, by the name of their
+// files.
 func shownIn(t *testing.T, folder string) map[string]string {
 	all := make(map[string]string)
 	rule := regexp.MustCompile("(?s)\n### [^\n]*\n\n[^`]*?\\(\\.\\./examples/" + folder + "/([a-z-]+)\\.yaml\\)[^\n]*\n.*?```yaml\n(.*?)```\n")

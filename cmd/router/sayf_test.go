@@ -18,11 +18,11 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// hostile is a name that clears the screen, forges a line and reverses what follows. The API server
-// takes it for a Role.
+// hostile is a name that clears the screen, forges a line and reverses the text behind it. The API
+// server accepts it for a Role.
 const hostile = "a\x1b[2J\u009b31m\nnodes   v1/nodes\t\r\u202egnp.exe"
 
-// names answers with hostile ones.
+// names answers with hostile names.
 type names struct{ api.DeadLetters }
 
 func (names) Sources() []api.SourceInfo { return []api.SourceInfo{{Name: "roles", Resource: hostile}} }
@@ -44,8 +44,8 @@ func (names) Drop(context.Context, api.Selection) (api.Outcome, error) {
 	return api.Outcome{NotDone: 1, Failed: []api.Failure{{ID: 1, Error: hostile}}}, nil
 }
 
-// TestHostileNames: what others wrote neither steers the terminal nor forges a line, and in JSON it
-// is what it was.
+// TestHostileNames shows that foreign text can neither control the terminal nor forge a line, and
+// that JSON keeps it.
 func TestHostileNames(t *testing.T) {
 	// Guarantee: no-terminal-escapes
 	dir := t.TempDir()
@@ -80,8 +80,8 @@ routes: [{name: r, from: roles, filter: object.metadata.name == "x", to: out}]
 	}
 	for _, c := range []struct {
 		args  []string
-		lines int  // of standard output
-		exact bool // it is JSON that has the name as it was
+		lines int  // lines of standard output
+		exact bool // JSON that has the name unchanged
 	}{
 		{[]string{"get", "-api", addr}, 2, false},
 		{[]string{"get", "roles", "-api", addr}, 2, false},
@@ -122,7 +122,7 @@ routes: [{name: r, from: roles, filter: object.metadata.name == "x", to: out}]
 	}
 }
 
-// normal returns JSON as the standard library writes it.
+// normal returns JSON in the form of the standard library.
 func normal(t *testing.T, text []byte) string {
 	t.Helper()
 	var value any
@@ -134,7 +134,7 @@ func normal(t *testing.T, text []byte) string {
 	return string(text)
 }
 
-// TestHostileLog: the same of values in the log.
+// TestHostileLog shows the same for values in the log.
 func TestHostileLog(t *testing.T) {
 	// Guarantee: no-terminal-escapes
 	var stderr bytes.Buffer

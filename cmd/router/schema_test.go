@@ -20,8 +20,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestGeneratedDocs keeps up to date what is made of the structs of the configuration: the JSON
-// Schema that editors complete it from, and the reference.
+// TestGeneratedDocs shows that the JSON Schema and the reference, which are generated from the
+// structs of the configuration, are up to date.
 func TestGeneratedDocs(t *testing.T) {
 	for _, c := range []struct {
 		file string
@@ -41,7 +41,7 @@ func TestGeneratedDocs(t *testing.T) {
 	}
 }
 
-// validator checks YAML by the schema as an editor does: it knows nothing of variables.
+// validator validates YAML with the schema like an editor: without knowledge of variables.
 func validator(t *testing.T) func(name string, text []byte) (problems []string) {
 	t.Helper()
 	var s spec.Schema
@@ -66,8 +66,8 @@ func validator(t *testing.T) func(name string, text []byte) (problems []string) 
 	}
 }
 
-// TestSchemaAccepts: every configuration that a newcomer reads, and every one that the tests of
-// pkg/config take for valid.
+// TestSchemaAccepts shows that the schema accepts all shipped configurations, and all valid ones in
+// the tests of pkg/config.
 func TestSchemaAccepts(t *testing.T) {
 	valid := validator(t)
 	files, err := filepath.Glob("../../examples/configs/*.yaml")
@@ -128,7 +128,7 @@ func goldens(t *testing.T) (all []sample) {
 	return all
 }
 
-// TestSchemaRefuses: what an editor can see to be wrong.
+// TestSchemaRefuses shows that the schema finds the mistakes that an editor can find.
 func TestSchemaRefuses(t *testing.T) {
 	valid := validator(t)
 	for _, golden := range goldens(t) {
@@ -159,7 +159,8 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// TestExamplesOfKinds: the example of each kind has each of its keys, and fits the schema.
+// TestExamplesOfKinds shows that the example of each kind has each of its keys, and fits the
+// schema.
 func TestExamplesOfKinds(t *testing.T) {
 	valid := validator(t)
 	const head = "version: 1\nsources: {pods: {resource: v1/pods}}\nroutes: [{name: r, from: pods, to: out}]\n"
@@ -182,7 +183,7 @@ func TestExamplesOfKinds(t *testing.T) {
 	}
 }
 
-// keysOf returns the keys of a struct and of those in it.
+// keysOf returns the keys of a struct and of its nested structs.
 func keysOf(t reflect.Type) (keys []string) {
 	switch {
 	case t == reflect.TypeFor[config.Node](), t == reflect.TypeFor[config.Secret]():

@@ -12,8 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestSinksExamples: router check finds nothing wrong with any example of docs/SINKS.md, and warns
-// of nothing.
+// TestSinksExamples shows that router check finds no mistake and no warning in any example of
+// docs/SINKS.md.
 func TestSinksExamples(t *testing.T) {
 	text := mustRead(t, "../../docs/SINKS.md")
 	section, n := "", 0
@@ -24,7 +24,7 @@ func TestSinksExamples(t *testing.T) {
 		}
 		n++
 		config := m[2]
-		if strings.HasPrefix(config, "apiVersion:") { // is for the cluster: test/e2e applies it
+		if strings.HasPrefix(config, "apiVersion:") { // for the cluster: test/e2e applies it
 			continue
 		}
 		if !strings.Contains(config, "\nroutes:") {

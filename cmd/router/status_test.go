@@ -7,7 +7,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
-// TestStatus: the reasons that the probes do not tell are there for who may use the API.
+// TestStatus shows that the status has the reasons, which the probes do not show.
 func TestStatus(t *testing.T) {
 	status := api.Status{
 		Checks: []api.Check{{Name: "sources/pods", OK: true, Holds: true}, {Name: "sinks/hook", Message: "answered 503"}},

@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/routertest"
 )
 
-// TestExampleCases runs the cases of every example, and keeps the examples short.
+// TestExampleCases runs the cases of every example, and bounds the length of the examples.
 func TestExampleCases(t *testing.T) {
 	t.Chdir("../..")
 	var stdout, stderr bytes.Buffer
@@ -51,7 +51,7 @@ func TestConfigCases(t *testing.T) {
 	if code := run(t.Context(), []string{"test"}, &stdout, &stderr); code != 0 || !strings.HasPrefix(stdout.String(), "ok   config_test.yaml 5 cases ") {
 		t.Errorf("exit code %d\n%s%s", code, &stdout, &stderr)
 	}
-	// Nothing is kept: no state folder is made.
+	// Nothing may remain, not even a state folder.
 	if left, err := filepath.Glob("*"); err != nil || len(left) != 2 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}

@@ -1,5 +1,5 @@
-// Command native-go is a native plugin: it tells of each change how many objects of that namespace
-// it has seen change so far, which it remembers across restarts.
+// Command native-go is a native plugin: it reports with each change the number of changes in that
+// namespace so far, and keeps this number across restarts.
 package main
 
 import (
@@ -13,7 +13,7 @@ func main() {
 	process.Serve(process.Plugin{Name: "native-go", Version: "1.0.0", Schema: schema, Setup: setup})
 }
 
-// schema lets the router say where in its file a mistake is.
+// schema lets the router report the position of a mistake in its file.
 const schema = `{"type": "object", "additionalProperties": false, "properties": {"prefix": {"type": "string"}}}`
 
 func setup(_ context.Context, router *process.Router) (process.Handler, error) {
@@ -26,7 +26,7 @@ func setup(_ context.Context, router *process.Router) (process.Handler, error) {
 		if err != nil {
 			return nil, err
 		}
-		n, _ := strconv.Atoi(string(seen)) // nothing yet: 0
+		n, _ := strconv.Atoi(string(seen)) // 0 if there is none yet
 		if err := router.KVSet(ctx, cfg.Prefix+d.Namespace, []byte(strconv.Itoa(n+1)), 0); err != nil {
 			return nil, err
 		}

@@ -19,7 +19,7 @@ const eventType = "deltarouter.restart-alert"
 
 // alerter is the handler and its configuration.
 type alerter struct {
-	// Threshold is how many restarts a container must have before there are events about it.
+	// Threshold is the number of restarts from which on a container is reported.
 	Threshold int `json:"threshold"`
 }
 
@@ -34,7 +34,7 @@ func setup() (deltarouter.Handler, error) {
 	return a.handle, nil
 }
 
-// pod is the part of a pod that counts here. encoding/json skips the rest.
+// pod is the used part of a pod. encoding/json skips the rest.
 type pod struct {
 	Spec   spec   `json:"spec"`
 	Status status `json:"status"`
@@ -68,7 +68,7 @@ type container struct {
 	} `json:"state"`
 }
 
-// reason says why the container was restarted, as far as the kubelet does.
+// reason returns the reason of the restart, if the kubelet reports one.
 func (c *container) reason() string {
 	if c.LastState.Terminated.Reason != "" {
 		return c.LastState.Terminated.Reason

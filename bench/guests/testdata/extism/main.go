@@ -1,7 +1,7 @@
 //go:build wasip1
 
-// Command extism is the guest for Extism's host, which hands its input over eight bytes at a time.
-// It does what Extism's own kit does.
+// Command extism is the guest for Extism's host, which passes its input eight bytes at a time. It
+// works like Extism's own kit.
 package main
 
 import (

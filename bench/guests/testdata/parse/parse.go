@@ -1,5 +1,5 @@
-// Package parse is the work of the guests that are compared: encoding/json into a struct, as
-// handlers in Go do it.
+// Package parse is the work of the compared guests: encoding/json into a struct, which is typical
+// of handlers in Go.
 package parse
 
 import (
@@ -22,10 +22,10 @@ type pod struct {
 
 var calls int
 
-// Restarts returns how often the containers of a pod were restarted.
+// Restarts returns the number of restarts of a pod's containers.
 func Restarts(text []byte) int32 {
 	if calls++; calls%64 == 0 {
-		runtime.Gosched() // an export does not let the collector run
+		runtime.Gosched() // an export does not run the collector by itself
 	}
 	var p pod
 	if err := json.Unmarshal(text, &p); err != nil {
