@@ -16,14 +16,14 @@ for module in "$@"; do
 	case $module in
 	# Kubernetes under the race detector would be compiled once more, for minutes, to test a few hundred lines of ours.
 	# CGO_ENABLED=0 is how bin/sandbox is built: what is compiled for it is used again.
-	./sandbox) (cd "$module" && CGO_ENABLED=0 go test -shuffle=on ./...) || failed="$failed $module" ;;
+	./sandbox) (cd "$module" && CGO_ENABLED=0 go test -shuffle=on -timeout 30m ./...) || failed="$failed $module" ;;
 	# What is slow under the race detector leaves itself, or most of itself, out there and is run with the flags of the build.
 	.)
 		# test/chaos waits for processes to start and to be killed: ten minutes, the default, are too few on a machine that is busy.
 		go test $race -shuffle=on -timeout 30m ./... || failed="$failed $module"
-		[ -z "$race" ] || CGO_ENABLED=0 go test -trimpath -shuffle=on ./internal/expr ./pkg/filters ./pkg/index ./pkg/plugins/wasm ./test/sim || failed="$failed $module"
+		[ -z "$race" ] || CGO_ENABLED=0 go test -trimpath -shuffle=on -timeout 30m ./internal/expr ./pkg/filters ./pkg/index ./pkg/plugins/wasm ./test/sim || failed="$failed $module"
 		;;
-	*) (cd "$module" && go test $race -shuffle=on ./...) || failed="$failed $module" ;;
+	*) (cd "$module" && go test $race -shuffle=on -timeout 30m ./...) || failed="$failed $module" ;;
 	esac
 done
 
