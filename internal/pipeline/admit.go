@@ -43,7 +43,7 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (event.Admission, 
 			d.Transit().Enters = now.table.Enters(ctx, m.Entry, d, &budget)
 		}
 	}
-	if len(now.conditional) > 0 && p.shared.Census.May(d.Source, d.Key()) {
+	if len(now.conditional) > 0 && p.shared.Census.MayContain(d.Source, d.Key()) {
 		a = now.addOthers(ctx, d, a)
 	}
 	if len(now.holding) > 0 && d.Op == event.Added {

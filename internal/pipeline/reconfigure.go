@@ -16,10 +16,10 @@ import (
 )
 
 // finishTimeout is how long a changed or removed route may continue with its batches until they are
-// cancelled, and giveUpTimeout how long to wait for them then. Cancelled batches are retried.
+// cancelled, and abandonTimeout how long to wait for them then. Cancelled batches are retried.
 const (
-	finishTimeout = 30 * time.Second
-	giveUpTimeout = 5 * time.Second
+	finishTimeout  = 30 * time.Second
+	abandonTimeout = 5 * time.Second
 )
 
 // Change is another set of routes, ready to replace the present one. The order is
@@ -268,7 +268,7 @@ func (c *Change) end(ctx context.Context) {
 	for _, cfg := range old {
 		cfg.Cancel()
 	}
-	timeout.Reset(giveUpTimeout)
+	timeout.Reset(abandonTimeout)
 	select {
 	case <-ended:
 		return

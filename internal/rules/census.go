@@ -20,8 +20,8 @@ type Census struct {
 // NewCensus returns a filter without objects.
 func NewCensus() *Census { return &Census{seed: maphash.MakeSeed()} }
 
-// May reports whether a condition may track an object. False is certain.
-func (c *Census) May(source string, key event.Key) bool {
+// MayContain reports whether a condition may track an object. False is certain.
+func (c *Census) MayContain(source string, key event.Key) bool {
 	return c.place(c.hash(source, key)).Load() > 0
 }
 

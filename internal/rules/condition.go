@@ -87,7 +87,7 @@ type state uint8
 const (
 	over       state = iota // it holds no longer
 	pending                 // it holds, and For is not over
-	told                    // Entered was reported
+	reported                // Entered was reported
 	skipped                 // it held before the first evaluation, and is never reported
 	suppressed              // the limit holds Entered back
 	// it does not hold: its evaluation failed for the present object
@@ -172,16 +172,16 @@ func (s *Conditions) Observe(d *event.Delta, holds, first bool, key string, now 
 	if c == nil {
 		c = &Condition{set: s, source: uint16(at)} //nolint:gosec // of few sources
 		if s.begin(c, h, d, first, now) {
-			return s.tell(c, d, key, now, edges)
+			return s.report(c, d, key, now, edges)
 		}
 		return edges
 	}
-	s.goesOn(c, d, key, now)
+	s.update(c, d, key, now)
 	return edges
 }
 
 // begin starts a condition. It reports whether Entered is due at once.
-func (s *Conditions) begin(c *Condition, h uint64, d *event.Delta, first bool, now time.Time) (tell bool) {
+func (s *Conditions) begin(c *Condition, h uint64, d *event.Delta, first bool, now time.Time) (report bool) {
 	c.object = d.New
 	c.since, c.wall, c.version = s.wheel.In(now), now.UnixNano(), number(d.New.ResourceVersion())
 	c.began = c.version
@@ -202,8 +202,8 @@ func (s *Conditions) begin(c *Condition, h uint64, d *event.Delta, first bool, n
 	return false
 }
 
-// goesOn updates a condition that still holds.
-func (s *Conditions) goesOn(c *Condition, d *event.Delta, key string, now time.Time) {
+// update updates a condition that still holds.
+func (s *Conditions) update(c *Condition, d *event.Delta, key string, now time.Time) {
 	version := number(d.New.ResourceVersion())
 	gap := d.Transit().Listed && version != c.version || d.Op == event.Added && version != c.version
 	c.object, c.version = d.New, version
@@ -218,7 +218,7 @@ func (s *Conditions) goesOn(c *Condition, d *event.Delta, key string, now time.T
 		s.wheel.Set(&c.Node, c.since+s.cfg.For, c)
 		s.changes.note(c)
 	}
-	if c.state == told && c.member == nil && s.cfg.Limit != nil {
+	if c.state == reported && c.member == nil && s.cfg.Limit != nil {
 		s.groups.join(c, key)
 		s.changes.note(c)
 	}
@@ -229,7 +229,7 @@ func (s *Conditions) end(c *Condition, d *event.Delta, now time.Time, edges []Ed
 	if c.state == suppressed && c.member != nil {
 		s.cfg.Limit.Suppress(c.member.key, 1, now)
 	}
-	if tell, several := s.groups.leave(c); tell {
+	if report, several := s.groups.leave(c); report {
 		edge := c.edge(event.Left, now)
 		edge.Old, edge.New = d.Old, d.New
 		edge.Seen, edge.Stale, edge.Transit().Listed = d.Seen, d.Stale, d.Transit().Listed
@@ -242,10 +242,10 @@ func (s *Conditions) end(c *Condition, d *event.Delta, now time.Time, edges []Ed
 	return edges
 }
 
-// tell appends Entered if the limit allows it. d is the change that made the condition hold; nil: a
-// timer expired.
-func (s *Conditions) tell(c *Condition, d *event.Delta, key string, now time.Time, edges []Edge) []Edge {
-	again := c.state == told
+// report appends Entered if the limit allows it. d is the change that made the condition hold; nil:
+// a timer expired.
+func (s *Conditions) report(c *Condition, d *event.Delta, key string, now time.Time, edges []Edge) []Edge {
+	again := c.state == reported
 	pass, ok := s.pass(c, key, now)
 	if (ok || again) && s.cfg.Every > 0 {
 		s.wheel.Set(&c.Node, s.wheel.In(now)+s.cfg.Every, c)
@@ -267,7 +267,7 @@ func (s *Conditions) tell(c *Condition, d *event.Delta, key string, now time.Tim
 	}
 	edge.Late = c.flags&late != 0
 	c.flags &^= late
-	s.become(c, told)
+	s.become(c, reported)
 	return append(edges, Edge{edge, pass})
 }
 
@@ -343,7 +343,7 @@ func (s *Conditions) All() iter.Seq[*Condition] {
 // Counts returns the number of objects for which the condition holds: those with a running For, and
 // all others.
 func (s *Conditions) Counts() (waiting, active int) {
-	return s.counts[pending], s.counts[told] + s.counts[skipped] + s.counts[suppressed]
+	return s.counts[pending], s.counts[reported] + s.counts[skipped] + s.counts[suppressed]
 }
 
 func (s *Conditions) become(c *Condition, to state) {

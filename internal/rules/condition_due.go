@@ -17,10 +17,10 @@ func (s *Conditions) Fire(c *Condition, key string, now time.Time) (edge Edge, o
 	}
 	due := now
 	if c.state != suppressed {
-		due = showing(now.Add(c.At()-s.wheel.In(now)), c.onClock(now).Add(c.At()-c.since))
+		due = withWall(now.Add(c.At()-s.wheel.In(now)), c.onClock(now).Add(c.At()-c.since))
 	}
 	var few [1]Edge
-	edges := s.tell(c, nil, key, now, few[:0])
+	edges := s.report(c, nil, key, now, few[:0])
 	if len(edges) == 0 {
 		return edge, false
 	}
@@ -31,10 +31,10 @@ func (s *Conditions) Fire(c *Condition, key string, now time.Time) (edge Edge, o
 // Remind repeats the Entered report of an object; ok is false if there was none.
 func (s *Conditions) Remind(d *event.Delta, key string, now time.Time) (edge Edge, ok bool) {
 	_, _, c := s.find(d.Source, d.Key())
-	if c == nil || c.state != told {
+	if c == nil || c.state != reported {
 		return edge, false
 	}
-	edges := s.tell(c, nil, key, now, nil)
+	edges := s.report(c, nil, key, now, nil)
 	if len(edges) == 0 {
 		return edge, false
 	}
@@ -67,7 +67,7 @@ func (c *Condition) awaits() bool {
 	switch c.state {
 	case pending:
 		return true
-	case told:
+	case reported:
 		return c.set.cfg.Every > 0
 	case suppressed:
 		return c.member == nil || c.member.head == c
@@ -83,7 +83,7 @@ func (c *Condition) wallTime(at time.Duration, now time.Time) time.Time {
 
 // edge returns a new delta with an operation.
 func (c *Condition) edge(op event.Op, now time.Time) *event.Delta {
-	since := c.told(now)
+	since := c.start(now)
 	edge := &event.Delta{Source: c.Source(), Op: op, Since: since, Began: strconv.FormatUint(c.began, 10)}
 	if c.flags&byTime != 0 {
 		edge.Began += "@" + strconv.FormatInt(since.UnixNano(), 36)
@@ -94,14 +94,14 @@ func (c *Condition) edge(op event.Op, now time.Time) *event.Delta {
 	return edge
 }
 
-// told returns the start of the condition as it is shown in all edges. now only provides the
+// start returns the start of the condition as it is shown in all edges. now only provides the
 // location.
-func (c *Condition) told(now time.Time) time.Time { return time.Unix(0, c.wall).In(now.Location()) }
+func (c *Condition) start(now time.Time) time.Time { return time.Unix(0, c.wall).In(now.Location()) }
 
-// onClock returns the start of the condition by the wall clock of now. It differs from told if the
+// onClock returns the start of the condition by the wall clock of now. It differs from start if the
 // wall clock has jumped.
 func (c *Condition) onClock(now time.Time) time.Time {
-	return unjumped(c.told(now), c.wallTime(c.since, now))
+	return afterJump(c.start(now), c.wallTime(c.since, now))
 }
 
 // index finds the conditions of a route by object. The map is keyed by a hash of source, namespace

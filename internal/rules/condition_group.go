@@ -88,7 +88,7 @@ func (g *groups) join(c *Condition, key string) {
 	}
 	of.n++
 	c.member = &member{group: of}
-	if c.state == told { // reported before the limit was configured, or before a restart
+	if c.state == reported { // reported before the limit was configured, or before a restart
 		of.several = of.several || of.reported
 		of.reported = true
 	}
@@ -96,9 +96,9 @@ func (g *groups) join(c *Condition, key string) {
 
 // leave removes an ending condition from its group. It reports whether Left is due, and whether
 // that Left ends more than one Entered.
-func (g *groups) leave(c *Condition) (tell, several bool) {
+func (g *groups) leave(c *Condition) (report, several bool) {
 	if c.member == nil {
-		return c.state == told, false
+		return c.state == reported, false
 	}
 	of := c.member.group
 	g.unqueue(c)

@@ -27,7 +27,7 @@ func (s *Conditions) pass(c *Condition, key string, now time.Time) (pass *Pass, 
 		s.changes.note(c)
 	}
 	g := c.member.group
-	again := c.state == told
+	again := c.state == reported
 	switch {
 	case again && g.head != nil:
 		limit.Suppress(g.key, 1, now)

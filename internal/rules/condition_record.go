@@ -35,14 +35,14 @@ func (s *Conditions) Configure(cfg ConditionConfig, now time.Time) {
 		switch {
 		case c.state == pending && cfg.For != old.For:
 			s.wheel.Set(&c.Node, max(c.since+cfg.For, min(c.At(), s.wheel.In(now))), c)
-		case c.state == told && cfg.Every != old.Every:
-			c.remindAnew(old.Every, now)
+		case c.state == reported && cfg.Every != old.Every:
+			c.resetReminder(old.Every, now)
 		}
 	}
 }
 
-// remindAnew sets the time of the next reminder.
-func (c *Condition) remindAnew(was time.Duration, now time.Time) {
+// resetReminder sets the time of the next reminder.
+func (c *Condition) resetReminder(was time.Duration, now time.Time) {
 	s := c.set
 	s.changes.note(c)
 	switch at := s.wheel.In(now); {
@@ -151,7 +151,7 @@ func (c *Condition) value(now time.Time) []byte {
 
 // reminds returns the time of the next reminder in nanoseconds of Unix time; 0: none.
 func (c *Condition) reminds(now time.Time) int64 {
-	if c.set.cfg.Every == 0 || c.state != told {
+	if c.set.cfg.Every == 0 || c.state != reported {
 		return 0
 	}
 	return c.wallTime(c.At(), now).UnixNano()
@@ -187,7 +187,7 @@ func (s *Conditions) Restore(r Record, resource func(source string) *event.Resou
 	at, h, known := s.find(parts[0], key)
 	switch {
 	case at < 0:
-		s.changes.gone = append(s.changes.gone, r.Key)
+		s.changes.removed = append(s.changes.removed, r.Key)
 		return nil
 	case known != nil:
 		return nil
@@ -282,7 +282,7 @@ type Description struct {
 
 // Describe returns the description of a condition as of now.
 func (c *Condition) Describe(now time.Time) Description {
-	d := Description{Since: c.told(now), State: [...]string{"over", "pending", "told", "skipped", "suppressed", "failing"}[c.state], Repeat: int(c.repeat)}
+	d := Description{Since: c.start(now), State: [...]string{"over", "pending", "told", "skipped", "suppressed", "failing"}[c.state], Repeat: int(c.repeat)}
 	if c.awaits() {
 		d.Due = c.onClock(now).Add(c.At() - c.since)
 	}
@@ -292,7 +292,7 @@ func (c *Condition) Describe(now time.Time) Description {
 // changes is the dirty set: the conditions that differ from their records in the checkpoint.
 type changes struct {
 	changed []*Condition // may contain removed conditions
-	gone    []string     // the keys of records whose conditions were removed
+	removed []string     // the keys of records whose conditions were removed
 	clock   wallClock
 }
 
@@ -307,13 +307,13 @@ func (d *changes) note(c *Condition) {
 // forget marks the record of a removed condition for deletion.
 func (d *changes) forget(c *Condition) {
 	if c.flags&saved != 0 {
-		d.gone = append(d.gone, c.recordKey())
+		d.removed = append(d.removed, c.recordKey())
 	}
 }
 
 // take returns the records of the dirty set, and empties it.
 func (d *changes) take(now time.Time) (records []Record) {
-	for _, key := range d.gone {
+	for _, key := range d.removed {
 		records = append(records, Record{Key: key})
 	}
 	for _, c := range d.changed {
@@ -324,9 +324,9 @@ func (d *changes) take(now time.Time) (records []Record) {
 		records = append(records, Record{Key: c.recordKey(), Value: c.value(now)})
 	}
 	clear(d.changed)
-	d.gone, d.changed = nil, d.changed[:0]
+	d.removed, d.changed = nil, d.changed[:0]
 	return records
 }
 
 // drop empties the dirty set.
-func (d *changes) drop() { d.changed, d.gone = nil, nil }
+func (d *changes) drop() { d.changed, d.removed = nil, nil }

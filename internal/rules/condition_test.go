@@ -376,7 +376,7 @@ func TestConditionsForgotten(t *testing.T) {
 		o := object(t, "a", "1", 1)
 		for _, closes := range []bool{false, true} {
 			s.Observe(&event.Delta{Source: "pods", Op: event.Added, New: o}, true, false, "", start, nil)
-			if wheel.Len() != 1 || !census.May("pods", o.Key()) {
+			if wheel.Len() != 1 || !census.MayContain("pods", o.Key()) {
 				t.Fatalf("%d timers are set", wheel.Len())
 			}
 			if closes {
@@ -384,8 +384,8 @@ func TestConditionsForgotten(t *testing.T) {
 			} else {
 				s.Observe(&event.Delta{Source: "pods", Op: event.Deleted, Old: o}, false, false, "", start, nil)
 			}
-			if waiting, active := s.Counts(); wheel.Len() != 0 || census.May("pods", o.Key()) || s.Knows("pods", o.Key()) || waiting+active > 0 {
-				t.Errorf("%d timers are set, it may be known: %v", wheel.Len(), census.May("pods", o.Key()))
+			if waiting, active := s.Counts(); wheel.Len() != 0 || census.MayContain("pods", o.Key()) || s.Knows("pods", o.Key()) || waiting+active > 0 {
+				t.Errorf("%d timers are set, it may be known: %v", wheel.Len(), census.MayContain("pods", o.Key()))
 			}
 			if records := s.Dirty(start); len(records) > 0 {
 				t.Errorf("%v is handed over", records)

@@ -27,7 +27,7 @@ type DeleteHolds struct {
 	byName  map[string][]*DeleteHold
 	byKey   map[string][]*DeleteHold
 	changed []*DeleteHold // since the last Dirty
-	gone    []string      // the keys of records whose holds have ended
+	removed []string      // the keys of records whose holds have ended
 	clock   wallClock
 }
 
@@ -81,7 +81,7 @@ func (s *DeleteHolds) Describe(a *DeleteHold, now time.Time) (since, due time.Ti
 // onClock returns the time of the deletion by the wall clock of now. It differs from wall if that
 // clock has jumped.
 func (a *DeleteHold) onClock(now time.Time) time.Time {
-	return unjumped(a.wall, now.Round(0).Add(a.since-a.set.wheel.In(now)))
+	return afterJump(a.wall, now.Round(0).Add(a.since-a.set.wheel.In(now)))
 }
 
 func nameOf(source string, key event.Key) string {
@@ -135,7 +135,7 @@ func (s *DeleteHolds) Fire(a *DeleteHold, now time.Time) *event.Delta {
 	}
 	lasted := *a.delta
 	_, due := s.Describe(a, now)
-	lasted.Since, lasted.Seen, lasted.Late = a.wall, showing(now.Add(a.At()-s.wheel.In(now)), due), a.late
+	lasted.Since, lasted.Seen, lasted.Late = a.wall, withWall(now.Add(a.At()-s.wheel.In(now)), due), a.late
 	lasted.Transit().Durable = nil
 	s.forget(a)
 	return &lasted
@@ -155,7 +155,7 @@ func (s *DeleteHolds) forget(a *DeleteHold) {
 	drop(s.byName, a.name(), a)
 	drop(s.byKey, a.key, a)
 	if a.saved {
-		s.gone = append(s.gone, a.recordKey())
+		s.removed = append(s.removed, a.recordKey())
 	}
 }
 
@@ -189,7 +189,7 @@ func (s *DeleteHolds) Abandon() {
 // Close stops all timers and drops all held deletes without a trace in Dirty.
 func (s *DeleteHolds) Close() {
 	s.Abandon()
-	s.gone, s.changed = nil, nil
+	s.removed, s.changed = nil, nil
 }
 
 func (s *DeleteHolds) note(a *DeleteHold) {
@@ -207,7 +207,7 @@ func (s *DeleteHolds) Dirty(now time.Time, encode func(*event.Delta) []byte) (re
 			s.note(a)
 		}
 	}
-	for _, key := range s.gone {
+	for _, key := range s.removed {
 		records = append(records, Record{Key: key})
 	}
 	for _, a := range s.changed {
@@ -220,7 +220,7 @@ func (s *DeleteHolds) Dirty(now time.Time, encode func(*event.Delta) []byte) (re
 		v = binary.AppendUvarint(v, uint64(len(a.key)))
 		records = append(records, Record{Key: a.recordKey(), Value: append(append(v, a.key...), encode(a.delta)...)})
 	}
-	s.gone, s.changed = nil, nil
+	s.removed, s.changed = nil, nil
 	return records
 }
 

@@ -153,20 +153,20 @@ func TestDeleteHoldsFire(t *testing.T) {
 	}
 	clock.Advance(start.Add(time.Minute))
 	s.Cancel("pods", event.Key{Name: "a"}, "")
-	told := 0
+	reported := 0
 	for _, a := range due {
 		if a.Delta().Key().Name == "b" {
 			s.Forget(a)
 		}
 		if d := s.Fire(a, clock.Now()); d != nil {
-			told++
+			reported++
 		}
 		if d := s.Fire(a, clock.Now()); d != nil {
 			t.Errorf("%s is told twice", d)
 		}
 	}
-	if len(due) != 3 || told != 1 {
-		t.Errorf("%d are due, %d told", len(due), told)
+	if len(due) != 3 || reported != 1 {
+		t.Errorf("%d are due, %d told", len(due), reported)
 	}
 	s.Hold(&event.Delta{Source: "pods", Op: event.Deleted, Old: object(t, "d", "1", 1)}, "", clock.Now())
 	due = nil

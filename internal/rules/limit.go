@@ -38,13 +38,13 @@ type Limit struct {
 	base time.Time // times are kept as durations since base
 	keys map[string]*bucket
 	// the keys without suppressed deltas, the least recently used first
-	quiet buckets
-	owing buckets // the keys with suppressed deltas, likewise
+	withoutSuppressed buckets
+	withSuppressed    buckets // the keys with suppressed deltas, likewise
 
-	dirty  map[string]*bucket // the changes since the last Dirty; nil: the key was dropped
-	forgot int                // the number of evicted keys
-	passes uint64
-	clock  wallClock
+	dirty   map[string]*bucket // the changes since the last Dirty; nil: the key was dropped
+	evicted int                // the number of evicted keys
+	passes  uint64
+	clock   wallClock
 }
 
 // Pass is the permission for one delta of a key.
@@ -63,7 +63,7 @@ type Pass struct {
 type bucket struct {
 	key        string
 	full       time.Duration
-	asked      time.Duration
+	lastUse    time.Duration
 	suppressed int
 	saved      bool   // it has a record
 	last       uint64 // the id of the last Pass; 0: unknown
@@ -124,7 +124,7 @@ func (l *Limit) Allow(key string, n int, now time.Time) (pass *Pass) {
 	} else {
 		b.suppressed += n
 	}
-	b.asked = at
+	b.lastUse = at
 	b.list(l).push(b)
 	l.dirty[key] = b
 	return pass
@@ -135,7 +135,7 @@ func (l *Limit) Suppress(key string, n int, now time.Time) {
 	at := l.at(now)
 	b := l.touch(key, at)
 	b.suppressed += n
-	b.asked = at
+	b.lastUse = at
 	b.list(l).push(b)
 	l.dirty[key] = b
 }
@@ -178,7 +178,7 @@ func (l *Limit) Return(p *Pass, suppressed int, now time.Time) {
 		b.full, b.last = b.full-p.every, p.before
 	}
 	b.suppressed += suppressed
-	b.asked = at
+	b.lastUse = at
 	b.list(l).push(b)
 	l.dirty[b.key] = b
 }
@@ -188,19 +188,19 @@ func (l *Limit) Len() int { return len(l.keys) }
 
 // TakeForgotten returns the number of keys evicted since the last call.
 func (l *Limit) TakeForgotten() int {
-	n := l.forgot
-	l.forgot = 0
+	n := l.evicted
+	l.evicted = 0
 	return n
 }
 
 func (l *Limit) add(key string) *bucket {
 	if len(l.keys) >= l.cfg.MaxKeys {
-		oldest := l.quiet.head
-		if oldest == nil || l.owing.head != nil && l.owing.head.asked < oldest.asked {
-			oldest = l.owing.head
+		oldest := l.withoutSuppressed.head
+		if oldest == nil || l.withSuppressed.head != nil && l.withSuppressed.head.lastUse < oldest.lastUse {
+			oldest = l.withSuppressed.head
 		}
 		l.forget(oldest)
-		l.forgot++
+		l.evicted++
 	}
 	_, forgotten := l.dirty[key]
 	b := &bucket{key: key, saved: forgotten}
@@ -225,10 +225,10 @@ const expirePerCall = 2
 // expire drops some keys whose state equals that of a new key.
 func (l *Limit) expire(at time.Duration) {
 	for range expirePerCall {
-		if b := l.quiet.head; b != nil && b.full <= at {
+		if b := l.withoutSuppressed.head; b != nil && b.full <= at {
 			l.forget(b)
 		}
-		if b := l.owing.head; b != nil && at-b.asked > max(keepSuppressed, 10*l.span()) {
+		if b := l.withSuppressed.head; b != nil && at-b.lastUse > max(keepSuppressed, 10*l.span()) {
 			l.forget(b)
 		}
 	}
@@ -278,7 +278,7 @@ func (l *Limit) Restore(r Record, now time.Time) error {
 	at := l.at(now)
 	b.list(l).remove(b)
 	b.full = at + min(time.Unix(0, nanos).Sub(now.Round(0)), l.span())
-	b.asked, b.suppressed, b.saved = at, int(suppressed), true
+	b.lastUse, b.suppressed, b.saved = at, int(suppressed), true
 	b.list(l).push(b)
 	return nil
 }
@@ -292,9 +292,9 @@ func (l *Limit) Abandon() {
 
 func (b *bucket) list(l *Limit) *buckets {
 	if b.suppressed > 0 {
-		return &l.owing
+		return &l.withSuppressed
 	}
-	return &l.quiet
+	return &l.withoutSuppressed
 }
 
 // buckets is a list of buckets.

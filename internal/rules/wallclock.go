@@ -2,8 +2,8 @@ package rules
 
 import "time"
 
-// jumpy is the least jump of the wall clock after which the records are written again.
-const jumpy = time.Second
+// jumpThreshold is the least jump of the wall clock after which the records are written again.
+const jumpThreshold = time.Second
 
 // wallClock detects jumps of the wall clock. Records contain wall times, and a restart would count
 // a jump as elapsed time.
@@ -17,7 +17,7 @@ type wallClock struct {
 func (w *wallClock) jumped(now time.Time, at time.Duration) bool {
 	ahead := now.Round(0).Sub(time.Unix(0, 0)) - at
 	d := ahead - w.ahead
-	if w.known && d <= jumpy && d >= -jumpy {
+	if w.known && d <= jumpThreshold && d >= -jumpThreshold {
 		return false
 	}
 	before := w.known
@@ -25,13 +25,13 @@ func (w *wallClock) jumped(now time.Time, at time.Duration) bool {
 	return before
 }
 
-// showing returns t, which has a reading of the monotonic clock, with another wall time. The two
+// withWall returns t, which has a reading of the monotonic clock, with another wall time. The two
 // clocks are never read at the same moment, so the result is off by some nanoseconds.
-func showing(t, wall time.Time) time.Time { return t.Add(wall.Sub(t.Round(0))) }
+func withWall(t, wall time.Time) time.Time { return t.Add(wall.Sub(t.Round(0))) }
 
-// unjumped returns noted, or now if the wall clock has jumped in between.
-func unjumped(noted, now time.Time) time.Time {
-	if off := now.Sub(noted); off > jumpy || off < -jumpy {
+// afterJump returns noted, or now if the wall clock has jumped in between.
+func afterJump(noted, now time.Time) time.Time {
+	if off := now.Sub(noted); off > jumpThreshold || off < -jumpThreshold {
 		return now
 	}
 	return noted

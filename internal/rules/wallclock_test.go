@@ -74,21 +74,21 @@ func TestConditionsWallClock(t *testing.T) {
 			}
 		}
 		restarted := timer.NewFake(wall.Add(90 * time.Second).Add(jump))
-		var told *event.Delta
+		var reported *event.Delta
 		again := rules.NewConditions(cfg, timer.NewWheel(restarted), rules.NewCensus(), func(s *rules.Conditions, c *rules.Condition) {
 			edge, _ := s.Fire(c, "", restarted.Now())
-			told = edge.Delta
+			reported = edge.Delta
 		})
 		for key, value := range saved {
 			must.Succeed(t, again.Restore(rules.Record{Key: key, Value: value}, func(string) *event.Resource { return resource }, restarted.Now()))
 		}
 		restarted.Advance(wall.Add(119 * time.Second).Add(jump))
-		if told != nil {
+		if reported != nil {
 			t.Errorf("jump %v: told early", jump)
 		}
 		restarted.Advance(wall.Add(121 * time.Second).Add(jump))
-		if told == nil || told.Late {
-			t.Errorf("jump %v: told %v", jump, told)
+		if reported == nil || reported.Late {
+			t.Errorf("jump %v: told %v", jump, reported)
 		}
 	}
 }
@@ -112,19 +112,19 @@ func TestDeleteHoldsWallClock(t *testing.T) {
 		clock.now = moment(wall.Add(time.Minute).Add(jump), time.Minute)
 		keep()
 		restarted := timer.NewFake(wall.Add(90 * time.Second).Add(jump))
-		var told *event.Delta
+		var reported *event.Delta
 		var again *rules.DeleteHolds
-		again = rules.NewDeleteHolds(2*time.Minute, timer.NewWheel(restarted), func(a *rules.DeleteHold) { told = again.Fire(a, restarted.Now()) })
+		again = rules.NewDeleteHolds(2*time.Minute, timer.NewWheel(restarted), func(a *rules.DeleteHold) { reported = again.Fire(a, restarted.Now()) })
 		for key, value := range saved {
 			must.Succeed(t, again.Restore(rules.Record{Key: key, Value: value}, func([]byte) (*event.Delta, error) { return d, nil }, restarted.Now()))
 		}
 		restarted.Advance(wall.Add(119 * time.Second).Add(jump))
-		if told != nil {
+		if reported != nil {
 			t.Errorf("jump %v: told early", jump)
 		}
 		restarted.Advance(wall.Add(121 * time.Second).Add(jump))
-		if told == nil || told.Late {
-			t.Errorf("jump %v: told %v", jump, told)
+		if reported == nil || reported.Late {
+			t.Errorf("jump %v: told %v", jump, reported)
 		}
 	}
 }
@@ -138,17 +138,17 @@ func TestDeleteHoldsClockBack(t *testing.T) {
 	s.Hold(d, "", start)
 	records := s.Dirty(start, func(*event.Delta) []byte { return nil })
 	back := timer.NewFake(start.Add(-time.Hour))
-	var told *event.Delta
+	var reported *event.Delta
 	var again *rules.DeleteHolds
-	again = rules.NewDeleteHolds(2*time.Minute, timer.NewWheel(back), func(a *rules.DeleteHold) { told = again.Fire(a, back.Now()) })
+	again = rules.NewDeleteHolds(2*time.Minute, timer.NewWheel(back), func(a *rules.DeleteHold) { reported = again.Fire(a, back.Now()) })
 	must.Succeed(t, again.Restore(records[0], func([]byte) (*event.Delta, error) { return d, nil }, back.Now()))
 	back.Advance(start.Add(-time.Hour + 2*time.Minute - 1))
-	if told != nil {
+	if reported != nil {
 		t.Error("told early")
 	}
 	back.Advance(start.Add(-time.Hour + 2*time.Minute))
-	if told == nil || told.Late {
-		t.Errorf("told %v", told)
+	if reported == nil || reported.Late {
+		t.Errorf("told %v", reported)
 	}
 }
 

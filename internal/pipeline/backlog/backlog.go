@@ -197,10 +197,10 @@ func (b *Backlog) coalesces() bool {
 	return b.config.Deliver == spec.Latest || b.Queue.Lanes.Window().Quiet > 0
 }
 
-// Asleep reports whether a draining route can deliver nothing more: all entries in memory are in
-// debounce windows, and stay pending when the process stops.
-func (b *Backlog) Asleep() bool {
-	resting, head := b.Queue.Lanes.Resting(), b.Queue.Head.Len()
+// AllDebouncing reports whether a draining route can deliver nothing more: all entries in memory
+// are in debounce windows, and stay pending when the process stops.
+func (b *Backlog) AllDebouncing() bool {
+	resting, head := b.Queue.Lanes.Debouncing(), b.Queue.Head.Len()
 	return b.Draining && resting > 0 && resting == head && (!b.Queue.Tailed() || head >= b.config.Capacity)
 }
 

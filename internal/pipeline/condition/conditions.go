@@ -24,8 +24,8 @@ type Conditions struct {
 	first bool
 	noted bool // Dirty has returned the value of rescanned
 	// closed when the reports since the last Dirty are saved; nil: there are none
-	unsaved chan struct{}
-	saving  []chan struct{} // the channels of reports that Dirty has returned
+	unpersisted chan struct{}
+	inFlight    []chan struct{} // the channels of reports that Dirty has returned
 }
 
 // Observation is the result of evaluating the condition for a delta.
@@ -72,10 +72,10 @@ func (c *Conditions) wanted(edges []rules.Edge) []rules.Edge {
 	edges = slices.DeleteFunc(edges, func(edge rules.Edge) bool { return !slices.Contains(c.cfg.Ops, edge.Op) })
 	for _, edge := range edges {
 		if c.env.Durable && edge.Repeat == 0 {
-			if c.unsaved == nil {
-				c.unsaved = make(chan struct{})
+			if c.unpersisted == nil {
+				c.unpersisted = make(chan struct{})
 			}
-			edge.Transit().Durable = c.unsaved
+			edge.Transit().Durable = c.unpersisted
 		}
 	}
 	return edges
@@ -83,10 +83,10 @@ func (c *Conditions) wanted(edges []rules.Edge) []rules.Edge {
 
 // saved marks everything that dirty returned as on disk.
 func (c *Conditions) saved() {
-	for _, saved := range c.saving {
+	for _, saved := range c.inFlight {
 		close(saved)
 	}
-	c.saving = nil
+	c.inFlight = nil
 }
 
 // Due returns the delta whose keys must be evaluated after the timer of a condition has expired;

@@ -42,8 +42,8 @@ func (c *Conditions) dirty(records []checkpoint.RuleRecord, now time.Time) []che
 		return records
 	}
 	records = appendRecords(records, kindCondition, c.states.Dirty(now))
-	if c.unsaved != nil {
-		c.saving, c.unsaved = append(c.saving, c.unsaved), nil
+	if c.unpersisted != nil {
+		c.inFlight, c.unpersisted = append(c.inFlight, c.unpersisted), nil
 	}
 	if !c.noted {
 		c.noted = true

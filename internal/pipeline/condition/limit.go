@@ -30,9 +30,9 @@ func (l *Limit) Allow(d *event.Delta, key string, n int, now time.Time) (allowed
 	case pass.Suppressed == 0:
 		return d, pass, true
 	}
-	told := *d
-	told.Suppressed += pass.Suppressed
-	return &told, pass, true
+	counted := *d
+	counted.Suppressed += pass.Suppressed
+	return &counted, pass, true
 }
 
 // Keys returns the number of tracked keys.

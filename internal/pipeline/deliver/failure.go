@@ -72,10 +72,10 @@ func (b *Batch) sinkName(f *failure) string {
 	return b.cfg.Targets[f.sink].Name
 }
 
-// giveUp applies onFailure to the entries in b.failed.all, and reports whether they are done. If
-// not, they stay pending. All dead letters are written at once, because a sink that rejects
-// everything must not cost one disk write for each delta.
-func (b *Batch) giveUp(ctx context.Context) bool {
+// applyFailurePolicy applies onFailure to the entries in b.failed.all, and reports whether they are
+// done. If not, they stay pending. All dead letters are written at once, because a sink that
+// rejects everything must not cost one disk write for each delta.
+func (b *Batch) applyFailurePolicy(ctx context.Context) bool {
 	for i := range b.failed.all {
 		b.route.Refused(b.failed.all[i].entry.Delta)
 	}
@@ -94,16 +94,16 @@ func (b *Batch) giveUp(ctx context.Context) bool {
 		}
 		return true
 	}
-	return b.putAside(ctx)
+	return b.writeDeadLetters(ctx)
 }
 
 // withheldReason replaces the error in the dead letters of a route that sees Secrets.
 const withheldReason = "the reason is not kept, because the route sees Secrets and it may repeat what is in them; the log has one a minute"
 
-// putAside writes dead letters.
-func (b *Batch) putAside(ctx context.Context) bool {
+// writeDeadLetters writes dead letters.
+func (b *Batch) writeDeadLetters(ctx context.Context) bool {
 	now := b.route.Now()
-	letters := make([]checkpoint.Letter, 0, len(b.failed.all))
+	deadLetters := make([]checkpoint.Letter, 0, len(b.failed.all))
 	_, logs := b.letters.(*LogDeadLetters)
 	for i := range b.failed.all {
 		f := &b.failed.all[i]
@@ -116,13 +116,13 @@ func (b *Batch) putAside(ctx context.Context) bool {
 			reason += "; the receiver said: " + said
 		}
 		for _, e := range b.group.members(f.entry) {
-			letters = append(letters, checkpoint.Letter{
+			deadLetters = append(deadLetters, checkpoint.Letter{
 				Time: now, Route: b.cfg.ID, Sink: b.sinkName(f), Error: reason, Attempts: max(1, f.entry.Progress.Failures()),
 				Unseen: e.Unseen, Delta: e.Delta,
 			})
 		}
 	}
-	err := b.letters.Add(ctx, letters)
+	err := b.letters.Add(ctx, deadLetters)
 	for i := range b.failed.all {
 		f := &b.failed.all[i]
 		work := f.entry.Progress

@@ -57,7 +57,7 @@ func (b *Batch) handle(ctx, handling context.Context) {
 			// before it
 			continue
 		}
-		if b.judge(ctx, e, results[i]); e.Progress.State == queue.Later {
+		if b.applyVerdict(ctx, e, results[i]); e.Progress.State == queue.Later {
 			stopped = e.Lane()
 		}
 	}
@@ -103,8 +103,8 @@ func (b *Batch) retryAlone(ctx context.Context, err error) {
 	}
 }
 
-// judge applies the handler's verdict on one entry.
-func (b *Batch) judge(ctx context.Context, e *queue.Entry, result plugins.Result) {
+// applyVerdict applies the handler's verdict on one entry.
+func (b *Batch) applyVerdict(ctx context.Context, e *queue.Entry, result plugins.Result) {
 	switch result.Verdict {
 	case plugins.OK:
 		e.Progress.Events = e.Progress.Events[:0]

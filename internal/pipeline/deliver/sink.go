@@ -53,9 +53,9 @@ func NewSink(name string, sink plugins.Sink, log *slog.Logger, clock timer.Clock
 	return &Sink{Breaker: circuit.New(clock, breakAfter, backoff.Policy{}), name: name, sink: sink, log: log}
 }
 
-// Look returns whether the breaker is open; and then the time of the next probe, which may be in
+// State returns whether the breaker is open; and then the time of the next probe, which may be in
 // the past, and a channel that is closed when the state changes.
-func (b *Sink) Look() (open bool, probe time.Time, changed <-chan struct{}) {
+func (b *Sink) State() (open bool, probe time.Time, changed <-chan struct{}) {
 	s := b.Status()
 	return s.Open, s.Until, s.Changed
 }
@@ -75,7 +75,7 @@ func (b *Sink) write(ctx context.Context, events []event.Event, first int) []err
 	var errs []error
 	if allowed > 0 {
 		errs = b.call(ctx, events[:allowed])
-		b.learn(ctx, errs, permit)
+		b.recordResult(ctx, errs, permit)
 	}
 	if allowed == len(events) {
 		return errs
@@ -107,8 +107,8 @@ func (b *Sink) call(ctx context.Context, events []event.Event) (errs []error) {
 	return errs
 }
 
-// learn passes the result of a write to the breaker.
-func (b *Sink) learn(ctx context.Context, errs []error, permit circuit.Permit) {
+// recordResult passes the result of a write to the breaker.
+func (b *Sink) recordResult(ctx context.Context, errs []error, permit circuit.Permit) {
 	later, failure := unavailable(errs)
 	switch {
 	case failure == nil:

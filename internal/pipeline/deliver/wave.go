@@ -39,7 +39,7 @@ func (b *Batch) deliver(ctx context.Context) {
 		}
 	}
 	for len(b.wave.cursors) > 0 {
-		b.bury(ctx)
+		b.failUnsent(ctx)
 		going := b.wave.cursors[:0]
 		for _, i := range b.wave.cursors {
 			if i = b.advance(i); i >= 0 {
@@ -92,9 +92,9 @@ func (b *Batch) behind(i int) int {
 	return -1
 }
 
-// bury applies onFailure to the next entries of each lane that were rejected before they reached a
-// sink.
-func (b *Batch) bury(ctx context.Context) {
+// failUnsent applies onFailure to the next entries of each lane that were rejected before they
+// reached a sink.
+func (b *Batch) failUnsent(ctx context.Context) {
 	for _, i := range b.wave.cursors {
 		lane := b.entries[i].Lane()
 		for ; i < len(b.entries) && b.entries[i].Lane() == lane; i++ {
@@ -112,7 +112,7 @@ func (b *Batch) bury(ctx context.Context) {
 	}
 	b.report() // writing dead letters can be slow
 	state := queue.Later
-	if b.giveUp(ctx) {
+	if b.applyFailurePolicy(ctx) {
 		state = queue.Done
 	}
 	for i := range b.failed.all {
@@ -178,7 +178,7 @@ func (b *Batch) writeTo(ctx context.Context, s int, sink *Sink) {
 		}
 		start := len(b.wave.events)
 		if b.wave.events = e.Progress.AppendEvents(b.wave.events, s); len(b.wave.events) == start {
-			b.settleAt(ctx, s, e, nil) // only its dead letter is still to be written
+			b.recordResult(ctx, s, e, nil) // only its dead letter is still to be written
 			continue
 		}
 		b.wave.spans = append(b.wave.spans, span{e, start, len(b.wave.events)})
@@ -189,18 +189,18 @@ func (b *Batch) writeTo(ctx context.Context, s int, sink *Sink) {
 		b.unreported = true
 		for _, sp := range b.wave.spans {
 			if errs == nil {
-				b.settleAt(ctx, s, sp.entry, nil)
+				b.recordResult(ctx, s, sp.entry, nil)
 			} else {
-				b.settleAt(ctx, s, sp.entry, errs[sp.start:sp.end])
+				b.recordResult(ctx, s, sp.entry, errs[sp.start:sp.end])
 			}
 		}
 		clear(b.wave.events)
 	}
-	b.refuse(ctx, s)
+	b.failRejected(ctx, s)
 }
 
-// settleAt processes the results of a sink for the events of an entry; nil: the sink took all.
-func (b *Batch) settleAt(ctx context.Context, sink int, e *queue.Entry, errs []error) {
+// recordResult processes the results of a sink for the events of an entry; nil: the sink took all.
+func (b *Batch) recordResult(ctx context.Context, sink int, e *queue.Entry, errs []error) {
 	work, count := e.Progress, b.cfg.Count.Events[sink]
 	var before, after queue.Remaining
 	if work.Left != nil {
@@ -232,7 +232,7 @@ func (b *Batch) settleAt(ctx context.Context, sink int, e *queue.Entry, errs []e
 		}
 	}
 	if halt := stops(errs); halt != nil {
-		b.keep(e, sink, after)
+		b.keepRemaining(e, sink, after)
 		b.cfg.Count.Errors("paused").Inc()
 		b.route.Pause(e.Delta, b.cfg.Targets[sink].Name, halt, true)
 		return
@@ -261,19 +261,19 @@ func stops(errs []error) error {
 	return nil
 }
 
-// refuse applies onFailure to the entries that the sink rejected for good.
-func (b *Batch) refuse(ctx context.Context, sink int) {
+// failRejected applies onFailure to the entries that the sink rejected for good.
+func (b *Batch) failRejected(ctx context.Context, sink int) {
 	if len(b.failed.all) == 0 {
 		return
 	}
 	b.report()
-	ok := b.giveUp(ctx)
+	ok := b.applyFailurePolicy(ctx)
 	b.unreported = true
 	for i := range b.failed.all {
 		if f := &b.failed.all[i]; ok {
 			f.entry.Progress.Closed |= 1 << sink
 		} else {
-			b.keep(f.entry, sink, queue.Remaining{Events: []int{}, Rejected: f.reason})
+			b.keepRemaining(f.entry, sink, queue.Remaining{Events: []int{}, Rejected: f.reason})
 		}
 	}
 	b.failed.end()
@@ -281,7 +281,7 @@ func (b *Batch) refuse(ctx context.Context, sink int) {
 
 // postpone keeps the events that a sink could not take now.
 func (b *Batch) postpone(ctx context.Context, e *queue.Entry, sink int, left queue.Remaining, err error) {
-	b.keep(e, sink, left)
+	b.keepRemaining(e, sink, left)
 	if ctx.Err() != nil {
 		return
 	}
@@ -296,7 +296,7 @@ func (b *Batch) postpone(ctx context.Context, e *queue.Entry, sink int, left que
 	e.Progress.Delay = max(e.Progress.Delay, b.cfg.Retry.delay(e.Progress.Tries), plugins.RetryAfter(err))
 }
 
-func (b *Batch) keep(e *queue.Entry, sink int, left queue.Remaining) {
+func (b *Batch) keepRemaining(e *queue.Entry, sink int, left queue.Remaining) {
 	if e.Progress.Left == nil {
 		e.Progress.Left = make([]queue.Remaining, len(b.cfg.Targets))
 	}
@@ -312,7 +312,7 @@ func (b *Batch) passOn(ctx context.Context, sink int) {
 		if e.Progress.Closed&(1<<sink) != 0 || slices.Contains(b.wave.stopped, e.Lane()) {
 			continue
 		}
-		if err := b.hopeless(e, sink); err != nil {
+		if err := b.undeliverable(e, sink); err != nil {
 			b.failed.all = append(b.failed.all, failure{e, sink, err})
 			continue
 		}
@@ -329,12 +329,12 @@ func (b *Batch) passOn(ctx context.Context, sink int) {
 			b.postpone(ctx, e, sink, queue.Remaining{}, refusal)
 		}
 	}
-	b.refuse(ctx, sink)
+	b.failRejected(ctx, sink)
 }
 
-// hopeless returns an error for an entry that must not be passed on: it is too old, or its dead
-// letter could not be written before.
-func (b *Batch) hopeless(e *queue.Entry, sink int) error {
+// undeliverable returns an error for an entry that must not be passed on: it is too old, or its
+// dead letter could not be written before.
+func (b *Batch) undeliverable(e *queue.Entry, sink int) error {
 	if e.Progress.Left != nil && e.Progress.Left[sink].Rejected != nil {
 		return e.Progress.Left[sink].Rejected
 	}

@@ -5,10 +5,10 @@ package queue
 // and removed between two hand-overs leaves no trace. Code that changes a persistent field of an
 // entry calls Note.
 type Changes struct {
-	On   bool   // set once, before the first entry
-	last uint64 // the last number assigned
-	put  list
-	gone []uint64
+	On         bool   // set once, before the first entry
+	last       uint64 // the last number assigned
+	put        list
+	removedIDs []uint64
 }
 
 // added numbers a new entry.
@@ -57,7 +57,7 @@ func (c *Changes) removed(e *Entry) {
 		c.put.remove(e, byChange)
 	}
 	if e.Saved.written {
-		c.gone = append(c.gone, e.Saved.ID)
+		c.removedIDs = append(c.removedIDs, e.Saved.ID)
 	}
 }
 
@@ -74,6 +74,6 @@ func (q *Queue) HandOver(put func(*Entry)) (gone []uint64) {
 		c.put.remove(e, byChange)
 		e.Saved.changed, e.Saved.written = false, true
 	}
-	gone, c.gone = c.gone, nil
+	gone, c.removedIDs = c.removedIDs, nil
 	return gone
 }

@@ -122,12 +122,12 @@ func IdentityOnly(d *event.Delta) *event.Delta {
 	if !Ends(d.Op) || d.Event != nil || len(d.Old.JSON()) <= smallDelete {
 		return d
 	}
-	bare, err := identity(d.Old)
+	identityOnly, err := identity(d.Old)
 	if err != nil {
 		return d // a whole object is better than none
 	}
 	shrunk := *d
-	shrunk.Old = bare
+	shrunk.Old = identityOnly
 	return &shrunk
 }
 
@@ -197,9 +197,9 @@ func (e *Entry) coalesce(n *Entry) (*event.Delta, netResult) {
 	case kept == keepNone:
 		return nil, keepBoth // the count of suppressed deltas must be delivered
 	case d.Suppressed != suppressed:
-		told := *d
-		told.Suppressed = suppressed
-		d = &told
+		counted := *d
+		counted.Suppressed = suppressed
+		d = &counted
 	}
 	return d, kept
 }

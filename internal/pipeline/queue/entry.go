@@ -93,7 +93,7 @@ type Entry struct {
 	links        [4]links
 	stage        Stage
 	taken        bool   // in a batch now
-	rested       bool   // taken before: its lane does not wait for more deltas because of it
+	takenBefore  bool   // taken before: its lane does not wait for more deltas because of it
 	group        *Entry // the last entry of its group; nil: it is taken alone
 }
 

@@ -8,9 +8,9 @@ type Lane struct {
 	key          Key
 	lane, object list
 	state        laneState
-	at           time.Time // delayed, resting: the end of the delay
-	index        int       // delayed, resting: the index in the heap
-	fresh        int       // the number of entries of the lane that were never taken
+	at           time.Time // delayed, debouncing: the end of the delay
+	index        int       // delayed, debouncing: the index in the heap
+	untaken      int       // the number of entries of the lane that were never taken
 	// the end and the start of the window of the entries that were never taken; zero: none
 	until, began time.Time
 	prev, next   *Lane // ready, gated: neighbours in the list
@@ -28,7 +28,7 @@ const (
 	blocked                  // the object of its first entry has earlier entries in another lane
 	// the identity of the object of its first entry is not on disk yet, see transit.State.Durable
 	gated
-	resting // its window is open, see Window
+	debouncing // its window is open, see Window
 )
 
 // fifo is a FIFO of lanes.
@@ -58,7 +58,7 @@ func (l *fifo) remove(s *Lane) {
 	s.prev, s.next = nil, nil
 }
 
-// delays is a heap of the delayed and the resting lanes, the earliest first.
+// delays is a heap of the delayed and the debouncing lanes, the earliest first.
 type delays []*Lane
 
 func (h delays) Len() int           { return len(h) }

@@ -8,19 +8,19 @@ import (
 // Lanes contains the lanes by state: those that can be taken, in order, and those that wait for a
 // time or for the disk. Any other lane with entries is with a worker, or blocked.
 type Lanes struct {
-	ready    fifo
-	readyLen int // the number of entries in ready lanes
-	delayed  delays
-	gated    fifo
-	window   Window
-	restLen  int       // the number of entries in resting lanes
-	now      time.Time // of the last Wake
+	ready         fifo
+	readyLen      int // the number of entries in ready lanes
+	delayed       delays
+	gated         fifo
+	window        Window
+	debouncingLen int       // the number of entries in debouncing lanes
+	now           time.Time // of the last Wake
 }
 
-// makeReady makes s ready, or rests it until its window is over.
+// makeReady makes s ready, or waits for the end of its window.
 func (l *Lanes) makeReady(s *Lane) {
-	if !s.restless() {
-		l.rest(s)
+	if !s.windowOver() {
+		l.debounce(s)
 		return
 	}
 	s.state = ready
@@ -55,8 +55,8 @@ func (l *Lanes) extended(s *Lane) {
 		l.makeReady(s)
 	case ready:
 		l.readyLen++
-	case resting:
-		l.restLen++
+	case debouncing:
+		l.debouncingLen++
 	case busy, delayed, blocked, gated:
 	}
 }
@@ -69,8 +69,8 @@ func (l *Lanes) shortened(s *Lane) {
 		if s.lane.len == 0 {
 			l.unready(s)
 		}
-	case resting:
-		l.restLen--
+	case debouncing:
+		l.debouncingLen--
 		fallthrough
 	case delayed:
 		if s.lane.len == 0 {
@@ -98,8 +98,8 @@ func (l *Lanes) Window() Window { return l.window }
 // Ready returns the number of entries in lanes that can be taken.
 func (l *Lanes) Ready() int { return l.readyLen }
 
-// Resting returns the number of entries in lanes whose window is open.
-func (l *Lanes) Resting() int { return l.restLen }
+// Debouncing returns the number of entries in lanes whose window is open.
+func (l *Lanes) Debouncing() int { return l.debouncingLen }
 
 // NextDue returns the time at which the next delayed lane becomes ready; zero: there is none.
 func (l *Lanes) NextDue() (at time.Time) {
@@ -124,12 +124,12 @@ func (l *Lanes) Wake(now time.Time) {
 	}
 }
 
-// WakeAll makes all delayed lanes ready, but not the resting ones.
+// WakeAll makes all delayed lanes ready, but not the debouncing ones.
 func (l *Lanes) WakeAll() {
 	var still delays
 	for len(l.delayed) > 0 {
 		s := heap.Pop(&l.delayed).(*Lane)
-		if s.state == resting {
+		if s.state == debouncing {
 			still = append(still, s)
 			continue
 		}

@@ -408,7 +408,7 @@ func TestRestBehindRetry(t *testing.T) {
 		t.Fatal("taken before it was quiet")
 	}
 	q.Lanes.Wake(now.Add(time.Minute))
-	if got := q.Take(8, nil, nil); len(got) != 1 || got[0] != second || q.Lanes.restLen != 0 {
-		t.Fatalf("%d are taken in the end, %d rest", len(got), q.Lanes.restLen)
+	if got := q.Take(8, nil, nil); len(got) != 1 || got[0] != second || q.Lanes.debouncingLen != 0 {
+		t.Fatalf("%d are taken in the end, %d rest", len(got), q.Lanes.debouncingLen)
 	}
 }

@@ -12,7 +12,7 @@
 //   - ready: it can be taken
 //   - busy: a worker has taken entries of it
 //   - delayed until a time
-//   - resting while its [Window] is open
+//   - debouncing while its [Window] is open
 //   - blocked by an earlier entry of the same object in another lane (the key of an object can
 //     change)
 //   - gated until the identity of its object is on disk
@@ -73,7 +73,7 @@ func keep[T any](free *[]*T, x *T) {
 }
 
 // Configure sets the window, and whether a write may have several deltas of one key. It does not
-// affect lanes that are already resting.
+// affect lanes that are already debouncing.
 func (q *Queue) Configure(w Window, inOrder bool) { q.Lanes.window, q.inOrder = w, inOrder }
 
 // Len returns the number of pending deltas, including those on disk.
@@ -142,8 +142,8 @@ func (q *Queue) Place(e *Entry, key Key, now time.Time) (first bool) {
 func (q *Queue) PlaceAttempted(e *Entry, key Key) {
 	q.place(e, key)
 	q.Head.setStage(e, Attempted)
-	e.rested = true
-	e.lane.fresh--
+	e.takenBefore = true
+	e.lane.untaken--
 }
 
 // place is Place without a window. It returns the previous state of the lane.
@@ -155,7 +155,7 @@ func (q *Queue) place(e *Entry, key Key) (before laneState) {
 	before = s.state
 	e.lane = s
 	s.lane.push(e, byLane)
-	s.fresh++
+	s.untaken++
 	q.Head.setStage(e, Waiting)
 	q.Lanes.extended(s)
 	return before
@@ -165,15 +165,15 @@ func (q *Queue) place(e *Entry, key Key) (before laneState) {
 func (q *Queue) Remove(e *Entry) {
 	q.Changes.removed(e)
 	if e.stage == Spilled {
-		q.Tail.gave(e)
+		q.Tail.dropped(e)
 	} else {
 		q.Head.ages[e.stage].remove(e, byAge)
 	}
 	lane, object := e.lane, e.object
 	if lane != nil {
 		lane.lane.remove(e, byLane)
-		if !e.rested {
-			lane.fresh--
+		if !e.takenBefore {
+			lane.untaken--
 		}
 		q.Lanes.shortened(lane)
 	}
@@ -265,8 +265,8 @@ func (q *Queue) all() iter.Seq[*Entry] {
 func (q *Queue) EndWindows() {
 	q.Lanes.window.Quiet, q.Lanes.window.Wait = 0, 0
 	for _, s := range q.slots {
-		if s.state == resting {
-			q.Lanes.endRest(s)
+		if s.state == debouncing {
+			q.Lanes.endDebounce(s)
 		}
 		s.endWindow()
 	}

@@ -22,8 +22,8 @@ var update = flag.Bool("update", false, "write the output of the scripts into te
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestScripts runs testdata/*.txtar: the file script has one command a line, the file output what
-// they print. A delta is written as name@resourceVersion. The commands:
+// TestScripts runs testdata/*.txtar: the file script has one command a line, the file output their
+// output. A delta is written as name@resourceVersion. The commands:
 //
 //	window quiet=5s max=20s | window group=5s size=3 [joint]
 //	add OP NAME@V [key=KEY] [tail]  makes a delta pending, with its lane unless it goes to the tail
@@ -96,7 +96,7 @@ func (s *script) run(f []string) {
 	case "wait":
 		s.now = s.now.Add(s.duration(f[1]))
 	case "show":
-		fmt.Fprintf(&s.out, "pending %d, ready %d, resting %d, in the tail %d\n", s.q.Len(), s.q.Lanes.Ready(), s.q.Lanes.Resting(), s.q.Tail.Spilled())
+		fmt.Fprintf(&s.out, "pending %d, ready %d, debouncing %d, in the tail %d\n", s.q.Len(), s.q.Lanes.Ready(), s.q.Lanes.Debouncing(), s.q.Tail.Spilled())
 	default:
 		s.t.Fatalf("no command %q", f)
 	}

@@ -22,10 +22,10 @@ type Tail struct {
 	after   uint64
 	since   time.Time // when the last delta before the tail was seen: none in the tail is older
 	onDisk  int64     // the bytes on disk of head and tail, at the last cut
-	// gone are the numbers of entries that were coalesced or dropped after a hand-over, until the
-	// disk has deleted them; true: their deletion was handed over.
-	gone    map[uint64]bool
-	reading bool
+	// deleting are the numbers of entries that were coalesced or dropped after a hand-over, until
+	// the disk has deleted them; true: their deletion was handed over.
+	deleting map[uint64]bool
+	reading  bool
 	// before is the last number of the previous process. Deltas up to it count as attempted.
 	before uint64
 	// counted: deltas above this number were counted as matched when they passed the filter.
@@ -41,23 +41,23 @@ func (t *Tail) Bytes() int64 { return t.bytes }
 // OnDisk returns the bytes on disk of head and tail, at the last cut.
 func (t *Tail) OnDisk() int64 { return t.onDisk }
 
-// gave removes an entry that is no longer pending.
-func (t *Tail) gave(e *Entry) {
+// dropped removes an entry that is no longer pending.
+func (t *Tail) dropped(e *Entry) {
 	t.bytes -= size(e.Delta)
 	t.entries.remove(e, byAge)
 	if !e.Saved.written {
 		return
 	}
-	if t.gone == nil {
-		t.gone = map[uint64]bool{}
+	if t.deleting == nil {
+		t.deleting = map[uint64]bool{}
 	}
-	t.gone[e.Saved.ID] = false
+	t.deleting[e.Saved.ID] = false
 }
 
-// handOver records that a cut is made, with which the disk deletes the numbers in gone.
+// handOver records that a cut is made, with which the disk deletes the numbers in deleting.
 func (t *Tail) handOver() {
-	for number := range t.gone {
-		t.gone[number] = true
+	for number := range t.deleting {
+		t.deleting[number] = true
 	}
 }
 
@@ -110,7 +110,7 @@ func (q *Queue) Written(onDisk int64, forget bool, whole func(*event.Delta) bool
 	t := &q.Tail
 	t.onDisk = onDisk
 	if !t.reading {
-		maps.DeleteFunc(t.gone, func(_ uint64, handedOver bool) bool { return handedOver })
+		maps.DeleteFunc(t.deleting, func(_ uint64, handedOver bool) bool { return handedOver })
 	}
 	if !forget {
 		return
@@ -177,7 +177,7 @@ func (q *Queue) ReadBack(part Part, n int, read []Read, add func(i int)) (lost i
 	t.reading = false
 	for i, o := range read {
 		t.after = o.Number
-		if _, gone := t.gone[o.Number]; gone {
+		if _, gone := t.deleting[o.Number]; gone {
 			n++
 			continue
 		}

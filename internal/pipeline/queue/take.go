@@ -82,9 +82,9 @@ func (t *taking) takeEach(e *Entry) {
 // take gives an entry to the worker.
 func (t *taking) take(e *Entry) {
 	e.taken = true
-	if !e.rested {
-		e.rested = true
-		e.lane.fresh--
+	if !e.takenBefore {
+		e.takenBefore = true
+		e.lane.untaken--
 	}
 	t.Head.setStage(e, Attempted)
 	t.Start(e)
@@ -95,7 +95,7 @@ func (t *taking) take(e *Entry) {
 func (t *taking) follower(e *Entry) *Entry {
 	for {
 		n := e.links[byLane].next
-		if n == nil || !n.next() || n.alone() || !n.durable() || !n.rested && !n.lane.until.IsZero() {
+		if n == nil || !n.next() || n.alone() || !n.durable() || !n.takenBefore && !n.lane.until.IsZero() {
 			return nil
 		}
 		if t.passes(n, 1) {
@@ -162,7 +162,7 @@ func (t *taking) takeGroup(e *Entry, n int) {
 
 // joins reports whether e can be in the group of first, which precedes it in the lane.
 func (e *Entry) joins(first *Entry) bool {
-	return first.plain() && e.plain() && e.next() && e.durable() && (e.rested || e.lane.until.IsZero()) &&
+	return first.plain() && e.plain() && e.next() && e.durable() && (e.takenBefore || e.lane.until.IsZero()) &&
 		e.group == nil && e.Limit.Later == first.Limit.Later && e.Saved.Closed == first.Saved.Closed
 }
 

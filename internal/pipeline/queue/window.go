@@ -36,8 +36,8 @@ func (w *Window) end(began, now time.Time, fresh int) (until time.Time) {
 	return until
 }
 
-// restless reports whether the lane need not wait: its first entry has waited before.
-func (s *Lane) restless() bool { return s.until.IsZero() || s.lane.head.rested }
+// windowOver reports whether the lane need not wait: its first entry has waited before.
+func (s *Lane) windowOver() bool { return s.until.IsZero() || s.lane.head.takenBefore }
 
 func (s *Lane) endWindow() { s.until, s.began = time.Time{}, time.Time{} }
 
@@ -47,19 +47,19 @@ func (s *Lane) endWindow() { s.until, s.began = time.Time{}, time.Time{} }
 func (l *Lanes) extend(s *Lane, before laneState, now time.Time) (first bool) {
 	switch before {
 	case ready, blocked, gated:
-		if s.until.IsZero() && !s.lane.head.rested {
+		if s.until.IsZero() && !s.lane.head.takenBefore {
 			return false
 		}
-	case idle, busy, delayed, resting:
+	case idle, busy, delayed, debouncing:
 	}
 	l.wait(s, now)
 	switch s.state {
 	case ready:
-		if !s.restless() {
+		if !s.windowOver() {
 			l.unready(s)
 			l.makeReady(s)
 		}
-	case resting:
+	case debouncing:
 		if s.until.Before(s.at) { // otherwise the heap is corrected when the old end is reached
 			s.at = s.until
 			heap.Fix(&l.delayed, s.index)
@@ -74,27 +74,27 @@ func (l *Lanes) wait(s *Lane, now time.Time) {
 	if s.began.IsZero() {
 		s.began = now
 	}
-	s.until = l.window.end(s.began, now, s.fresh)
+	s.until = l.window.end(s.began, now, s.untaken)
 }
 
 // takenFrom is called after entries of a group were taken: the remaining ones start the next group.
 func (l *Lanes) takenFrom(s *Lane) {
-	if l.window.Grouped && l.window.On() && s.fresh > 0 && s.until.IsZero() {
+	if l.window.Grouped && l.window.On() && s.untaken > 0 && s.until.IsZero() {
 		l.wait(s, l.now)
 	}
 }
 
-// rest makes a lane wait for the end of its window.
-func (l *Lanes) rest(s *Lane) {
-	s.state, s.at = resting, s.until
-	l.restLen += s.lane.len
+// debounce makes a lane wait for the end of its window.
+func (l *Lanes) debounce(s *Lane) {
+	s.state, s.at = debouncing, s.until
+	l.debouncingLen += s.lane.len
 	heap.Push(&l.delayed, s)
 }
 
-// wakeUp ends the window of a resting lane that was removed from the heap. It returns false if the
-// window was extended in the meantime.
+// wakeUp ends the window of a debouncing lane that was removed from the heap. It returns false if
+// the window was extended in the meantime.
 func (l *Lanes) wakeUp(s *Lane, now time.Time) bool {
-	if s.state != resting {
+	if s.state != debouncing {
 		return true
 	}
 	if s.until.After(now) {
@@ -102,15 +102,15 @@ func (l *Lanes) wakeUp(s *Lane, now time.Time) bool {
 		heap.Push(&l.delayed, s)
 		return false
 	}
-	l.restLen -= s.lane.len
+	l.debouncingLen -= s.lane.len
 	s.endWindow()
 	return true
 }
 
-// endRest makes a resting lane ready.
-func (l *Lanes) endRest(s *Lane) {
+// endDebounce makes a debouncing lane ready.
+func (l *Lanes) endDebounce(s *Lane) {
 	heap.Remove(&l.delayed, s.index)
-	l.restLen -= s.lane.len
+	l.debouncingLen -= s.lane.len
 	s.endWindow()
 	l.makeReady(s)
 }

@@ -176,7 +176,7 @@ type Chains struct {
 
 	mu       sync.Mutex
 	passedOn []passedOn // since the last cut
-	saving   []passedOn // at the last cut, which is not on disk yet
+	inFlight []passedOn // at the last cut, which is not on disk yet
 }
 
 // passedOn is a redelivered dead letter whose events were handed to a downstream route.
@@ -200,13 +200,13 @@ func (c *Chains) Anywhere(look func() bool) bool {
 }
 
 // keep keeps dead letters until their events are on disk.
-func (c *Chains) keep(r *Route, letters []uint64) {
-	if len(letters) == 0 {
+func (c *Chains) keep(r *Route, deadLetters []uint64) {
+	if len(deadLetters) == 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, letter := range letters {
+	for _, letter := range deadLetters {
 		c.passedOn = append(c.passedOn, passedOn{r, letter})
 	}
 }
@@ -215,20 +215,20 @@ func (c *Chains) keep(r *Route, letters []uint64) {
 func (c *Chains) Cut() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.saving, c.passedOn = append(c.saving, c.passedOn...), nil
+	c.inFlight, c.passedOn = append(c.inFlight, c.passedOn...), nil
 }
 
 // Saved removes the dead letters whose events are on disk.
 func (c *Chains) Saved() {
 	c.mu.Lock()
-	saved := c.saving
-	c.saving = nil
+	saved := c.inFlight
+	c.inFlight = nil
 	c.mu.Unlock()
 	byRoute := make(map[*Route][]uint64)
 	for _, p := range saved {
 		byRoute[p.route] = append(byRoute[p.route], p.letter)
 	}
-	for r, letters := range byRoute {
-		r.letters.forget(timeContext{}, letters)
+	for r, deadLetters := range byRoute {
+		r.redeliveries.remove(timeContext{}, deadLetters)
 	}
 }

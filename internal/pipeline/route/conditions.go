@@ -54,7 +54,7 @@ func (r *Conditions) Leaves(ctx context.Context, d *event.Delta) (v spec.Verdict
 
 // knows reports whether the route's condition tracks the object of d.
 func (r *Conditions) knows(d *event.Delta) bool {
-	if !r.env.Census.May(d.Source, d.Key()) {
+	if !r.env.Census.MayContain(d.Source, d.Key()) {
 		return false
 	}
 	r.mu.Lock()

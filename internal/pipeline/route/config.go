@@ -122,7 +122,7 @@ func (r *Route) Abandon() {
 // reseat assigns lanes to all pending deltas by the installed configuration. The lock is held, and
 // no worker has a batch.
 func (r *Route) reseat() {
-	r.backlog.Adopt(func(letter uint64) { delete(r.letters.redelivering, letter) })
+	r.backlog.Adopt(func(letter uint64) { delete(r.redeliveries.pending, letter) })
 	clear(r.links.heldBack)
 	close(r.installed)
 	r.changed()

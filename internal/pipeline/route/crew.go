@@ -117,7 +117,7 @@ func (c *Crew) next(ctx context.Context, w *worker) bool {
 		case s.dismissed:
 			return false
 		case s.unsettled != nil:
-			c.settle(ctx, &s)
+			c.assignLane(ctx, &s)
 		default:
 			c.leader.Wait(ctx, s.again, s.also)
 		}
@@ -128,8 +128,8 @@ func (c *Crew) next(ctx context.Context, w *worker) bool {
 	return false
 }
 
-// settle assigns a lane to an entry, unless the configuration has changed.
-func (c *Crew) settle(ctx context.Context, s *step) {
+// assignLane assigns a lane to an entry, unless the configuration has changed.
+func (c *Crew) assignLane(ctx context.Context, s *step) {
 	v, filtered := s.config.Evaluate(ctx, s.unsettled.Delta, s.unsettled.Unseen)
 	if ctx.Err() != nil {
 		return

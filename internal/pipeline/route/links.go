@@ -24,7 +24,7 @@ func (l *links) sinks(now time.Time) (all schedule.Sinks) {
 		var at time.Time
 		var changed <-chan struct{}
 		if b != nil {
-			down, at, changed = b.Look()
+			down, at, changed = b.State()
 		} else if len(l.heldBack) > 0 {
 			at = l.heldBack[c.Sinks[i].Route]
 			down = at.After(now)
@@ -121,7 +121,7 @@ func (r *Route) Moving() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := r.backlog
-	return b.Queue.Len() > 0 && !r.paused.on() && (b.Settled || r.Config().IsReady()) && !b.Asleep()
+	return b.Queue.Len() > 0 && !r.paused.on() && (b.Settled || r.Config().IsReady()) && !b.AllDebouncing()
 }
 
 // left returns the sinks, one bit each, that a drain does not wait for: unavailable ones, if their
@@ -161,7 +161,7 @@ func (l *links) waitsFor(routes, down uint64) bool {
 		return true
 	case sinks == 0, busy, b.Queue.Head.Unplaced() > 0:
 		return false
-	case lanes.Ready() > 0 && sinks != all, lanes.Gated(), lanes.Resting() > 0:
+	case lanes.Ready() > 0 && sinks != all, lanes.Gated(), lanes.Debouncing() > 0:
 		return false
 	case b.Queue.Tailed() && b.Queue.Head.Len() < c.Capacity:
 		return false

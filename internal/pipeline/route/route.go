@@ -28,15 +28,15 @@ type Route struct {
 	env    *Env
 	config atomic.Pointer[Config] // changes only under mu
 
-	mu         sync.Mutex // guards the following fields
-	backlog    *backlog.Backlog
-	crew       Crew
-	conditions Conditions
-	links      links
-	letters    letters
-	paused     pause
-	ended      bool          // it was removed, and its workers are abandoned
-	installed  chan struct{} // closed when the previous configuration is no longer in use
+	mu           sync.Mutex // guards the following fields
+	backlog      *backlog.Backlog
+	crew         Crew
+	conditions   Conditions
+	links        links
+	redeliveries redeliveries
+	paused       pause
+	ended        bool          // it was removed, and its workers are abandoned
+	installed    chan struct{} // closed when the previous configuration is no longer in use
 
 	refill     refill     // has no data under the lock
 	complaints complaints // has a lock of its own
@@ -47,8 +47,8 @@ func New(env *Env, c *Config) *Route {
 	r := &Route{env: env}
 	r.config.Store(c)
 	r.crew.route, r.crew.leader = r, schedule.NewLeader(env.Clock)
-	r.conditions.Route, r.links.Route, r.letters.Route = r, r, r
-	r.letters.redelivering = map[uint64]bool{}
+	r.conditions.Route, r.links.Route, r.redeliveries.Route = r, r, r
+	r.redeliveries.pending = map[uint64]bool{}
 	r.links.heldBack = map[string]time.Time{}
 	r.refill = refill{r, make(chan struct{}, 1)}
 	rules := condition.Env{Wheel: env.Wheel, Census: env.Census, Owner: &r.conditions, Durable: env.Durable()}
@@ -108,7 +108,7 @@ func (r *Route) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	q, c, kept := &r.backlog.Queue, r.Config(), 0
-	if r.backlog.Asleep() {
+	if r.backlog.AllDebouncing() {
 		kept = q.Len()
 	}
 	return Status{

@@ -46,7 +46,7 @@ func (r *Route) WaitRoom(ctx context.Context, d *event.Delta) error {
 		case <-yield: // the routes are about to be exchanged, which must not wait for room
 			return nil
 		case <-late:
-			r.giveUpDisk()
+			r.noteSlowDisk()
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
@@ -78,9 +78,9 @@ func (r *Route) mustWait(d *event.Delta) (_ <-chan struct{}, blocks bool) {
 	return room.Wait(), blocks
 }
 
-// giveUpDisk records that the disk is too slow: no source waits for it again until it has caught
+// noteSlowDisk records that the disk is too slow: no source waits for it again until it has caught
 // up.
-func (r *Route) giveUpDisk() {
+func (r *Route) noteSlowDisk() {
 	r.mu.Lock()
 	first := !r.backlog.Room.DiskLate
 	r.backlog.Room.DiskLate = true

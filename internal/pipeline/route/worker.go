@@ -34,19 +34,20 @@ func newWorker(r *Route) *worker {
 // work delivers a batch. It returns false if the worker was abandoned.
 func (w *worker) work() bool {
 	w.delivery.Handle(w.config.ctx, w.config.handling, &w.config.delivery, w.batch)
-	if w.gaveUp() {
+	if w.isAbandoned() {
 		return false
 	}
 	w.delivery.Deliver(w.config.ctx)
 	if !w.finish() {
 		return false
 	}
-	w.forgetLetters(w.config.ctx)
+	w.removeDeadLetters(w.config.ctx)
 	return true
 }
 
-// gaveUp reports whether the worker was abandoned because its handler has not returned in time.
-func (w *worker) gaveUp() bool {
+// isAbandoned reports whether the worker was abandoned because its handler has not returned in
+// time.
+func (w *worker) isAbandoned() bool {
 	if w.config.ctx.Err() == nil {
 		return false
 	}
@@ -55,9 +56,9 @@ func (w *worker) gaveUp() bool {
 	return w.abandoned
 }
 
-// forgetLetters removes the dead letters of acked deltas.
-func (w *worker) forgetLetters(ctx context.Context) {
-	w.letters.forget(ctx, w.acked)
+// removeDeadLetters removes the dead letters of acked deltas.
+func (w *worker) removeDeadLetters(ctx context.Context) {
+	w.redeliveries.remove(ctx, w.acked)
 	w.acked = w.acked[:0]
 	w.env.Chains.keep(w.Route, w.passedOn)
 	w.passedOn = w.passedOn[:0]

@@ -42,7 +42,7 @@ func (c *Config) Verdict(ctx context.Context, d *event.Delta, m filters.Match) V
 		return v
 	}
 	if c.Key != nil {
-		switch key, err := ask(ctx, c.Key, d); {
+		switch key, err := evaluateKey(ctx, c.Key, d); {
 		case err == nil:
 			v.Lane = queue.Key{Name: key}
 		case errors.Is(err, expr.ErrAbsent):
@@ -60,9 +60,9 @@ func (c *Config) Verdict(ctx context.Context, d *event.Delta, m filters.Match) V
 	return v
 }
 
-// ask evaluates a key expression and shortens the key. A panic becomes an error, because the
-// content of an object must not end the process.
-func ask(ctx context.Context, of func(context.Context, *event.Delta) (string, error), d *event.Delta) (key string, err error) {
+// evaluateKey evaluates a key expression and shortens the key. A panic becomes an error, because
+// the content of an object must not end the process.
+func evaluateKey(ctx context.Context, of func(context.Context, *event.Delta) (string, error), d *event.Delta) (key string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panicked: %w", deliver.Panicked(p))
@@ -87,7 +87,7 @@ func (c *Config) limitKey(ctx context.Context, d *event.Delta) (string, error) {
 		return "", nil
 	}
 	if c.Limit.Key != nil {
-		switch key, err := ask(ctx, c.Limit.Key, d); {
+		switch key, err := evaluateKey(ctx, c.Limit.Key, d); {
 		case err == nil:
 			return "k" + key, nil
 		case !errors.Is(err, expr.ErrAbsent):

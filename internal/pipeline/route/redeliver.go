@@ -10,19 +10,19 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 )
 
-// letters are the dead letters that a route redelivers.
-type letters struct {
+// redeliveries are the dead letters that a route redelivers.
+type redeliveries struct {
 	*Route
 
-	redelivering map[uint64]bool // the pending ones
+	pending map[uint64]bool // the pending ones
 }
 
 // Redeliver enqueues the delta of a dead letter again, see pipeline.Redeliver.
 func (r *Route) Redeliver(ctx context.Context, letter checkpoint.Letter) error {
-	return r.letters.redeliver(ctx, letter)
+	return r.redeliveries.redeliver(ctx, letter)
 }
 
-func (l *letters) redeliver(ctx context.Context, letter checkpoint.Letter) error {
+func (l *redeliveries) redeliver(ctx context.Context, letter checkpoint.Letter) error {
 	c := l.Config()
 	closed, err := c.allBut(letter.Sink)
 	if err != nil {
@@ -40,13 +40,13 @@ func (l *letters) redeliver(ctx context.Context, letter checkpoint.Letter) error
 	}
 	if filtered {
 		l.Config().Count.Filtered.Inc()
-		l.forget(ctx, []uint64{letter.ID})
+		l.remove(ctx, []uint64{letter.ID})
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c != l.Config() {
-		delete(l.redelivering, letter.ID)
+		delete(l.pending, letter.ID)
 		return fmt.Errorf("route %q has just changed: try again", c.Name)
 	}
 	e := l.backlog.Queue.Add(queue.Item{
@@ -80,11 +80,11 @@ func (c *Config) allBut(sink string) (closed uint64, err error) {
 
 // reserve checks that the route has room for the dead letter, and that it is not being redelivered
 // already.
-func (l *letters) reserve(letter uint64) error {
+func (l *redeliveries) reserve(letter uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.redelivering[letter]:
+	case l.pending[letter]:
 		return errors.New("it is being delivered again already: wait for what comes of it")
 	case l.paused.on():
 		return fmt.Errorf("route %q is paused: fix the cause, then run router resume %s", l.Config().Name, l.Config().Name)
@@ -93,27 +93,27 @@ func (l *letters) reserve(letter uint64) error {
 	case l.backlog.Queue.Tailed() || l.backlog.Queue.Len() >= l.Config().Capacity:
 		return fmt.Errorf("route %q has as many pending deltas as its queue holds (queue.memory): try again when it has delivered", l.Config().Name)
 	}
-	l.redelivering[letter] = true
+	l.pending[letter] = true
 	return nil
 }
 
-func (l *letters) release(letters ...uint64) {
+func (l *redeliveries) release(ids ...uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, letter := range letters {
-		delete(l.redelivering, letter)
+	for _, id := range ids {
+		delete(l.pending, id)
 	}
 }
 
-// forget removes dead letters whose redelivery is done.
-func (l *letters) forget(ctx context.Context, letters []uint64) {
-	if len(letters) == 0 {
+// remove removes dead letters whose redelivery is done.
+func (l *redeliveries) remove(ctx context.Context, ids []uint64) {
+	if len(ids) == 0 {
 		return
 	}
 	// A shutdown must not keep dead letters that were delivered.
-	if _, err := l.env.Letters.Remove(context.WithoutCancel(ctx), letters); err != nil {
+	if _, err := l.env.Letters.Remove(context.WithoutCancel(ctx), ids); err != nil {
 		l.Config().Log.Warn("dead letters were delivered but cannot be removed: they stay and may be delivered twice",
-			slog.Int("letters", len(letters)), slog.Any("err", err))
+			slog.Int("letters", len(ids)), slog.Any("err", err))
 	}
-	l.release(letters...)
+	l.release(ids...)
 }
