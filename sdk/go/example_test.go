@@ -62,3 +62,47 @@ func ExampleSetup() {
 	fmt.Println(events[0].Data)
 	// Output: welcome web-0
 }
+
+// A handler retries a delta whose cause goes away by itself.
+func ExampleRetry() {
+	err := deltarouter.Retry(errors.New("not scheduled yet"), 5*time.Second)
+	fmt.Println(err, deltarouter.IsRetry(err))
+	// Output: not scheduled yet true
+}
+
+// Config rejects keys that the handler does not know, so a mistyped key ends the start.
+func ExampleConfig() {
+	deltarouter.SetConfig([]byte(`{"threshhold": 5}`)) // the router does this
+	defer deltarouter.SetConfig(nil)
+	config := struct {
+		Threshold int `json:"threshold"`
+	}{Threshold: 3}
+	fmt.Println(deltarouter.Config(&config))
+	// Output: config: json: unknown field "threshhold"
+}
+
+// This handler reports the pods of a node that is not ready. Its configuration in the router has
+// `allow: {lookup: [pods.byNode]}`.
+func ExampleLookup() {
+	_ = deltarouter.Handle(func(d deltarouter.Delta) ([]deltarouter.Event, error) {
+		pods, err := deltarouter.Lookup("pods.byNode", d.Name)
+		if err != nil {
+			return nil, err
+		}
+		return []deltarouter.Event{{Type: "node.pods", Data: map[string]any{"node": d.Name, "pods": len(pods)}}}, nil
+	})
+}
+
+// This handler reports each node once a day. Its configuration in the router has `allow: {kv: true}`.
+func ExampleKVSet() {
+	_ = deltarouter.Handle(func(d deltarouter.Delta) ([]deltarouter.Event, error) {
+		_, reported, err := deltarouter.KVGet(d.Name)
+		if err != nil || reported {
+			return nil, err
+		}
+		if err := deltarouter.KVSet(d.Name, []byte("1"), 24*time.Hour); err != nil {
+			return nil, err
+		}
+		return []deltarouter.Event{{Data: d.Name}}, nil
+	})
+}

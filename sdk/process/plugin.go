@@ -33,8 +33,8 @@ type Plugin struct {
 //   - An error of [Retry]: the delta is tried again.
 //   - Any other error: the delta fails. The retry and onFailure of the route decide the next step.
 //
-// With an error the events are ignored. It is called from several goroutines at once, but never
-// twice for one object at the same time. ctx is done when the router does not wait any more.
+// With an error the events are ignored. The router calls a handler from several goroutines at once,
+// but never twice for one object at the same time. ctx is done when the router stops waiting.
 type Handler func(ctx context.Context, d Delta) ([]Event, error)
 
 // Handle returns the Setup of a plugin without a configuration.

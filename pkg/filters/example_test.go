@@ -1,0 +1,63 @@
+package filters_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+// failedPod returns a delta of a pod that has failed on the node n1.
+func failedPod() *event.Delta {
+	pod, err := event.ParseObject(&event.Resource{Kind: "Pod"}, `{"metadata": {"name": "web-0"}, "spec": {"nodeName": "n1"}, "status": {"phase": "Failed"}}`)
+	if err != nil {
+		panic(err)
+	}
+	return &event.Delta{Source: "pods", Op: event.Added, New: pod}
+}
+
+// A table finds the routes that want a delta without evaluating the filters of all routes.
+func ExampleTable_Match() {
+	env, _ := expr.NewEnv(expr.EnvConfig{Cluster: "prod"})
+	entry := func(text string) filters.Entry {
+		program, err := env.Compile(text, expr.Filter, "pods")
+		if err != nil {
+			panic(err)
+		}
+		return filters.Entry{Sources: []string{"pods"}, Ops: []event.Op{event.Added}, Filter: filters.NewCEL(filters.CELConfig{Program: program})}
+	}
+	table := filters.NewTable([]filters.Entry{
+		entry(`object.status.phase == "Failed"`),
+		entry(`object.status.phase == "Running"`),
+		entry(`object.status.phase == "Failed" && object.metadata.name.startsWith("web")`),
+	})
+	for _, m := range table.Match(context.Background(), failedPod(), nil) {
+		fmt.Println(m.Entry, m.Verdict == filters.Matched, m.Err)
+	}
+	fmt.Println(table.Skipped(1))
+	// Output:
+	// 0 true <nil>
+	// 2 true <nil>
+	// 1
+}
+
+// A filter that misses a field does not match. Absent counts these deltas.
+func ExampleNewCEL() {
+	env, _ := expr.NewEnv(expr.EnvConfig{Cluster: "prod"})
+	program, _ := env.Compile(`object.spec.priority > 100`, expr.Filter, "pods")
+	absent := 0
+	filter := filters.NewCEL(filters.CELConfig{Program: program, Absent: func() { absent++ }})
+	ok, err := filter.Match(context.Background(), failedPod())
+	fmt.Println(ok, err, absent)
+	// Output: false <nil> 1
+}
+
+func ExampleFunc() {
+	onNode := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) {
+		return d.Object().Raw().Path("spec", "nodeName").Str() == "n1", nil
+	})
+	fmt.Println(onNode.Match(context.Background(), failedPod()))
+	// Output: true <nil>
+}

@@ -1,0 +1,85 @@
+package plugins_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// printConfig is the configuration of the kind `print`.
+type printConfig struct {
+	Prefix string `yaml:"prefix" default:"event" doc:"The text before each event."`
+}
+
+// printer is a sink that prints the subject of each event.
+type printer struct{ prefix string }
+
+func (p printer) Write(_ context.Context, events []event.Event) []error {
+	for i := range events {
+		fmt.Println(p.prefix, events[i].Subject)
+	}
+	return nil
+}
+
+func (p printer) Close(context.Context) error { return nil }
+
+// A kind of sink is a definition and a function that opens a sink. The definition decodes and checks
+// the configuration.
+func ExampleSinkDefinition() {
+	kind := plugins.SinkDefinition[printConfig]{
+		Definition: plugins.Definition[printConfig]{Name: "print", Doc: "Prints subjects.", Example: "prefix: got\n"},
+		New: func(_ context.Context, c printConfig, _ plugins.SinkEnv) (plugins.Sink, error) {
+			return printer{c.Prefix}, nil
+		},
+	}
+
+	node, _ := config.ParseNode("config.yaml", []byte("prefix: got\n"))
+	sink, err := kind.Open(context.Background(), node, plugins.SinkEnv{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(sink.Write(context.Background(), []event.Event{{Subject: "shop/web-0"}}))
+
+	node, _ = config.ParseNode("config.yaml", []byte("prefixx: got\n"))
+	fmt.Println(kind.Check(node))
+	// Output:
+	// got shop/web-0
+	// []
+	// config.yaml:1:1: prefixx: unknown key; did you mean "prefix"?
+}
+
+// The class of an error decides the next step of the router. The outermost mark counts.
+func ExampleClassOf() {
+	err := errors.New("status 400")
+	fmt.Println(plugins.ClassOf(err) == plugins.Failed)
+	fmt.Println(plugins.ClassOf(plugins.Reject(err)) == plugins.Rejected)
+	fmt.Println(plugins.ClassOf(plugins.Postpone(plugins.Reject(err), time.Second)) == plugins.Postponed)
+	// Output:
+	// true
+	// true
+	// true
+}
+
+// A sink passes the Retry-After header of a response on.
+func ExampleRetryLater() {
+	err := plugins.RetryLater(errors.New("status 503"), 30*time.Second)
+	fmt.Println(err, plugins.ClassOf(err) == plugins.Failed, plugins.RetryAfter(err))
+	// Output: status 503 true 30s
+}
+
+// The explanation of the receiver is kept with a dead letter. The text of the error, which is logged,
+// does not contain it.
+func ExampleExplain() {
+	err := plugins.Reject(plugins.Explain(errors.New("status 422"), "name: web-0 is too short"))
+	fmt.Println(err)
+	fmt.Println(plugins.Said(err))
+	// Output:
+	// status 422
+	// name: web-0 is too short
+}
