@@ -209,7 +209,7 @@ func (db *DB) ExpireBacklogs(now time.Time) error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("forgetting the backlogs of routes that are long gone: %w", err)
+		return fmt.Errorf("removing the expired backlogs of removed routes: %w", err)
 	}
 	return nil
 }

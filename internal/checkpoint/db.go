@@ -63,9 +63,9 @@ func Open(cfg Config) (*DB, error) {
 		return nil, err
 	}
 	if db.file.Format() != Format {
-		// an expired backlog only takes room
+		// the leftovers only take room
 		if err := db.update(TransactionForget, (*writing).tidyIntents); err != nil {
-			cfg.Log.Warn("what another version left in the state file stays there", "file", cfg.Path, "err", err)
+			cfg.Log.Warn("records of an older version could not be removed from the state file", "file", cfg.Path, "err", err)
 		}
 	}
 	return db, nil

@@ -34,7 +34,7 @@ func (db *DB) Forget(keep Configured, now time.Time) error {
 		return tx.forgetLater(memoriesBucket, nameSet(keep.Handlers), now)
 	})
 	if err != nil {
-		return fmt.Errorf("forgetting what is no longer configured: %w", err)
+		return fmt.Errorf("removing the state of removed routes, sources and handlers: %w", err)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func opened(path, limit string) error {
 	if err != nil {
 		return err
 	}
-	if text := said.String(); !strings.Contains(text, "it is used as it is") || !strings.Contains(text, "no room") || strings.Count(text, "\n") != 1 {
+	if text := said.String(); !strings.Contains(text, "is used as it is") || !strings.Contains(text, "no room") || strings.Count(text, "\n") != 1 {
 		return fmt.Errorf("the log says %s", text)
 	}
 	if w, err := db.LoadWatch("w"); err != nil || len(w.Objects) != 51 {

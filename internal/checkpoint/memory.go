@@ -18,7 +18,7 @@ func (db *DB) LoadMemory(handler string) ([]Value, error) {
 		})
 	})
 	if err != nil {
-		return nil, fmt.Errorf("what handler %q remembers, in the state file: %w", handler, err)
+		return nil, fmt.Errorf("kv of handler %q in the state file: %w", handler, err)
 	}
 	return all, nil
 }

@@ -42,7 +42,7 @@ type reader struct {
 	err  error
 }
 
-func (r *reader) fail() { r.rest, r.err = nil, value.Corruptf("a record is cut short") }
+func (r *reader) fail() { r.rest, r.err = nil, value.Corruptf("a record is truncated") }
 
 func (r *reader) uint() uint64 {
 	v, n := binary.Uvarint(r.rest)

@@ -89,7 +89,7 @@ func shrinks(t *testing.T, whole, want string) {
 		if size := db.Size(); size > before/2 {
 			t.Errorf("it has %d bytes, before %d", size, before)
 		}
-		if lines := strings.Count(said.String(), "it was rewritten"); lines != 1 || strings.Count(said.String(), "\n") != 1 {
+		if lines := strings.Count(said.String(), "was rewritten without it"); lines != 1 || strings.Count(said.String(), "\n") != 1 {
 			t.Errorf("open %d: the log says %s", i, said)
 		}
 		if i == 1 {

@@ -28,7 +28,7 @@ const (
 )
 
 // errBusy: the routes could not be replaced in time. The reload is retried.
-var errBusy = errors.New("the routes could not be exchanged yet, it is tried again")
+var errBusy = errors.New("the routes could not be replaced in time; the reload is retried")
 
 // errStopping: a reload would have no effect.
 var errStopping = errors.New("the router is stopping")
@@ -47,7 +47,7 @@ type reloads struct {
 func (l *reloads) check() api.Check {
 	c := api.Check{Name: "config", OK: true}
 	if reason := l.failed.Load(); reason != nil {
-		c.OK, c.Message = false, "the configuration was not reloaded, the one before runs on: "+*reason
+		c.OK, c.Message = false, "the configuration was not reloaded, and the former one continues: "+*reason
 	}
 	return c
 }
@@ -64,11 +64,11 @@ func (r *router) watchConfig(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-r.opts.Reload:
-			r.Log.Info("reloading, as asked")
+			r.Log.Info("reloading on a signal")
 			file.remember()
 			changed = true
 		case answer := <-r.reloads.asked:
-			r.Log.Info("reloading, as asked by the API")
+			r.Log.Info("reloading on a request to the API")
 			file.remember()
 			answer <- r.tryReload(ctx)
 		case <-poll.C:
@@ -129,7 +129,7 @@ func (r *router) tryReload(ctx context.Context) error {
 	r.reloads.failed.Store(&reason)
 	r.Metrics.ConfigReloadOK.Set(0)
 	for _, problem := range problems {
-		r.Log.Error("the configuration is not reloaded", "err", problem)
+		r.Log.Error("the configuration was not reloaded, and the former one continues", "err", problem)
 	}
 	return err
 }
@@ -172,7 +172,7 @@ func (r *router) reload(ctx context.Context) error {
 	old := r.Set
 	r.Set = next
 	if err := within(ctx, func(ctx context.Context) error { return old.CloseUnused(ctx, r.Set) }); err != nil {
-		r.Log.Warn("what is out of use did not close in order", "err", err)
+		r.Log.Warn("unused components did not close in order", "err", err)
 	}
 	r.forgetMetrics(old)
 	r.forget(ctx)
@@ -222,7 +222,7 @@ func fixed(file string, old, now *config.Config) (problems config.Problems) {
 // prepare makes the stores' indexes and the routes of the new configuration.
 func (r *router) prepare(ctx context.Context, next *engine.Set) (*pipeline.Change, error) {
 	if err := r.Factory.AwaitLoaded(ctx); err != nil {
-		return nil, fmt.Errorf("what was saved is being loaded: %w", err)
+		return nil, fmt.Errorf("saved objects are still being restored: %w", err)
 	}
 	next.OpenStores(r.Set)
 	var err error

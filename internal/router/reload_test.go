@@ -108,7 +108,7 @@ routes:
   - {name: b, from: pods, filter: list("pods").size() > 0, to: one}
 `
 	r := startReloading(t, head+rest)
-	const refused, done = "the configuration is not reloaded", "msg=reloaded"
+	const refused, done = "the configuration was not reloaded", "msg=reloaded"
 	for _, c := range []struct {
 		name, config string
 		tell         bool

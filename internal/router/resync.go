@@ -45,7 +45,7 @@ func (r *resyncer) resync(ctx context.Context, ask api.Resync) (done api.Resynce
 		if ask.DryRun {
 			continue
 		}
-		r.log.Info("resynced, as asked by the API", "source", name, "route", ask.Route, "relist", ask.Relist,
+		r.log.Info("resynced on a request to the API", "source", name, "route", ask.Route, "relist", ask.Relist,
 			"objects", one.Objects, "taken", one.Taken, "deltas", one.Deltas, "err", one.Error)
 	}
 	return done, nil
@@ -60,7 +60,7 @@ func (r *resyncer) sources(ask api.Resync) (sources []string, err error) {
 		return nil, fmt.Errorf("there is no source %q%s", ask.Source, config.Suggest(ask.Source, sources))
 	}
 	if ask.DryRun && (ask.Route == "" || ask.Relist) {
-		return nil, errors.New("a dry run is for a route, and for what the cache holds: name a route, without relist")
+		return nil, errors.New("a dry run needs a route and cannot relist: name a route, and leave relist out")
 	}
 	if ask.Route != "" {
 		if sources = r.pipeline.SourcesOf(ask.Route); sources == nil {
@@ -72,7 +72,7 @@ func (r *resyncer) sources(ask api.Resync) (sources []string, err error) {
 	}
 	if ask.Source != "" {
 		if !slices.Contains(sources, ask.Source) {
-			return nil, fmt.Errorf("route %q does not get anything from source %q%s", ask.Route, ask.Source, config.Suggest(ask.Source, sources))
+			return nil, fmt.Errorf("route %q receives no deltas of source %q%s", ask.Route, ask.Source, config.Suggest(ask.Source, sources))
 		}
 		sources = []string{ask.Source}
 	}
@@ -81,7 +81,7 @@ func (r *resyncer) sources(ask api.Resync) (sources []string, err error) {
 	}
 	sources = slices.DeleteFunc(sources, func(s string) bool { return len(r.pipeline.Takers(s, event.Sync)) == 0 })
 	if len(sources) == 0 {
-		return nil, errors.New("no route has sync in its ops: name a route, which then gets everything whatever its ops are")
+		return nil, errors.New("no route has sync in its ops: name a route, which then receives all objects regardless of its ops")
 	}
 	return sources, nil
 }
@@ -103,7 +103,7 @@ func (r *resyncer) resume(route string) error {
 	case err != nil:
 		return fmt.Errorf("route %q: %w", route, err)
 	}
-	r.log.Info("route goes on, as asked by the API", "route", route)
+	r.log.Info("route resumed on a request to the API", "route", route)
 	return nil
 }
 
@@ -147,7 +147,7 @@ func refuseFed(cfg *config.Config, name string) error {
 	for _, route := range cfg.Routes {
 		if route.Name == name && len(route.Upstream) > 0 {
 			by := strings.Join(route.Upstream, ", ")
-			return fmt.Errorf("route %q gets what other routes make of objects, not objects: name one that delivers to it, which are %s", name, by)
+			return fmt.Errorf("route %q receives events of other routes, not objects: name one of its upstream routes: %s", name, by)
 		}
 	}
 	return nil

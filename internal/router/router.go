@@ -73,7 +73,7 @@ func Run(ctx context.Context, opts Options) error {
 		r.logStart()
 		return r.run(ctx)
 	case ctx.Err() != nil && !errors.As(err, &problems):
-		opts.Log.Info("stopped before it had started", "err", err)
+		opts.Log.Info("stopped during the start", "err", err)
 		return nil
 	}
 	return err
@@ -205,10 +205,10 @@ func (r *router) logStart() {
 	r.Log.Info("started", "version", r.opts.Version, "config", r.opts.Config, "cluster", cfg.Cluster.Name, "server", r.client.Host(),
 		"sources", len(cfg.Sources), "routes", len(cfg.Routes))
 	for _, warning := range r.Set.Plan.Warnings {
-		r.Log.Warn("the configuration works, but", "warning", warning.Error())
+		r.Log.Warn("configuration warning", "warning", warning.Error())
 	}
 	if cfg.State.Dir == "" {
-		r.Log.Warn("state.dir is not set: a restart begins anew, what is pending then is lost, and dead letters are only logged")
+		r.Log.Warn("state.dir is not set: a restart loses the pending deltas and lists all sources again, and dead letters are only logged")
 	}
 }
 
@@ -227,7 +227,7 @@ func (r *router) checks() []api.Check {
 			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: "paused: " + s.Paused})
 		}
 		if s.HeldBy != "" {
-			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: fmt.Sprintf("it delivers to route %q, which takes nothing more at the moment", s.HeldBy)})
+			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: fmt.Sprintf("it waits for room in the queue of route %q", s.HeldBy)})
 		}
 	}
 	for _, s := range r.Pipeline.Unavailable() { // only its own routes wait

@@ -31,7 +31,7 @@ func TestStopWhileStarting(t *testing.T) {
 	err := router.Run(ctx, router.Options{
 		Config: path, Components: components(&j), Log: slog.New(slog.NewTextHandler(log, nil)), Stdout: io.Discard,
 	})
-	if err != nil || !strings.Contains(log.String(), "stopped before it had started") || !strings.Contains(log.String(), "did not end within") {
+	if err != nil || !strings.Contains(log.String(), "stopped during the start") || !strings.Contains(log.String(), "did not end within") {
 		t.Errorf("%v, and the log:\n%s", err, log)
 	}
 	// The abandoned start continues once the file has a writer. It reads the file once more, and

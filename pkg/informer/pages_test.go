@@ -78,7 +78,7 @@ func TestPagesNeverComplete(t *testing.T) {
 	a.dropWatches()
 	eventually(t, "the reason is named", func() bool {
 		s, _ := r.factory.Status("pods")
-		return strings.Contains(s.Reason, "no longer knows how it goes on")
+		return strings.Contains(s.Reason, "did not return all pages")
 	})
 	if got := r.sink.take(); len(got) > 0 {
 		t.Errorf("got %v", got)

@@ -178,7 +178,7 @@ func TestIdentityForbidden(t *testing.T) {
 	if n, got := a.lists(), r.sink.take(); n > 0 || len(got) > 0 {
 		t.Errorf("%d lists, deltas %v", n, got)
 	}
-	if n := strings.Count(r.log.String(), "does not say which cluster it is"); n != 1 {
+	if n := strings.Count(r.log.String(), "does not give the uid of namespace kube-system"); n != 1 {
 		t.Errorf("said %d times:\n%s", n, r.log)
 	}
 	r.shutdown(d)

@@ -70,7 +70,7 @@ func TestRelistBeforeResuming(t *testing.T) {
 	})
 	r := restart(t, a, options{}, d)
 	eventually(t, "it fails", func() bool { s, _ := r.factory.Status("pods"); return strings.Contains(s.Reason, "503") })
-	if _, err := r.factory.Relist(t.Context(), "pods"); err == nil || !strings.Contains(err.Error(), "is listed as soon as that is possible") {
+	if _, err := r.factory.Relist(t.Context(), "pods"); err == nil || !strings.Contains(err.Error(), "cannot be listed now") {
 		t.Errorf("error is %v", err)
 	}
 	a.rewind(200, nil)

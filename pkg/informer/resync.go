@@ -13,7 +13,7 @@ import (
 
 var (
 	// ErrNotRunning is returned by calls that need running watches, before and after [Factory.Run].
-	ErrNotRunning = errors.New("nothing is watched: the router is starting or stopping")
+	ErrNotRunning = errors.New("no watch is running: the router is starting or stopping")
 	// ErrSourceChanged is returned when a [Factory.Reconfigure] changes a source during an
 	// operation on it.
 	ErrSourceChanged = apply.ErrSourceChanged
@@ -129,7 +129,7 @@ func (f *Factory) resync(ctx context.Context, w *Watch, s *source) {
 		case ctx.Err() != nil || errors.Is(err, ErrSourceChanged):
 			return
 		case err != nil:
-			f.cfg.Log.Error("a resync was not completed", "watch", w.name, "source", s.Name, "objects", round.Done.Objects, "err", err)
+			f.cfg.Log.Error("resync not completed; the next one follows after its period", "watch", w.name, "source", s.Name, "objects", round.Done.Objects, "err", err)
 		}
 	}
 }
@@ -186,7 +186,7 @@ func (w *Watch) awaitRelist(ctx context.Context, r *reflector.Relist) error {
 		case <-look.C:
 		}
 		if _, reason, _ := w.health.State(); reason != "" {
-			return fmt.Errorf("%s is listed as soon as that is possible, now it is not: %s", w.name, reason)
+			return fmt.Errorf("%s cannot be listed now, and will be as soon as possible: %s", w.name, reason)
 		}
 	}
 }

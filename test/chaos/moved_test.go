@@ -80,7 +80,7 @@ func TestAnotherClusterLate(t *testing.T) {
 
 	lead(t, file, one.Kubeconfig(), proxy.Kubeconfig())
 	r = routertest.StartFile(t, file)
-	r.WaitLog(t, "a complaint", func(log string) bool { return strings.Contains(log, "trying again") })
+	r.WaitLog(t, "a complaint", func(log string) bool { return strings.Contains(log, "retrying") })
 	proxy.Unblock()
 	r.Ready(t)
 	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want)

@@ -278,9 +278,9 @@ func dieReloading(t *testing.T, r *routertest.Router, file, config string, n int
 	switch n % 4 {
 	case 0: // at once
 	case 1:
-		logged(`"msg":"reloading, as asked"`)
+		logged(`"msg":"reloading on a signal"`)
 	case 2:
-		logged(`"msg":"reloading, as asked"`)
+		logged(`"msg":"reloading on a signal"`)
 		<-time.After(time.Duration(rand.IntN(40)) * time.Millisecond) //nolint:gosec // no secret
 	case 3:
 		logged(`"msg":"reloaded"`)

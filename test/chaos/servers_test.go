@@ -94,7 +94,7 @@ func TestServerKilledWhileDown(t *testing.T) {
 	maps.Make(routertest.ConfigMap("new", "1"))
 	s.KillAPIServer(t)
 	r = routertest.StartFile(t, file) // the API server does not answer
-	r.WaitLog(t, "a complaint", func(log string) bool { return strings.Contains(log, "trying again") })
+	r.WaitLog(t, "a complaint", func(log string) bool { return strings.Contains(log, "retrying") })
 	if code, body := r.Get(t, "/readyz"); code == http.StatusOK {
 		t.Errorf("ready without an API server: %s", body)
 	}

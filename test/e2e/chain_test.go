@@ -185,7 +185,7 @@ routes:
 			return r.Metric(t, fmt.Sprintf(`deltarouter_route_queue_deltas{route=%q}`, target)) == float64(5*(round/2+1))
 		})
 	}
-	if said, code := routertest.Control(t, file, "resync", "-route", "right"); code == 0 || !strings.Contains(said, "name one that delivers to it, which are makes") {
+	if said, code := routertest.Control(t, file, "resync", "-route", "right"); code == 0 || !strings.Contains(said, "name one of its upstream routes: makes") {
 		t.Errorf("router resync -route right: %d, %s", code, said)
 	}
 	h.answer(http.StatusOK)
@@ -229,7 +229,7 @@ routes:
 	var said string
 	routertest.Poll(t, "the routes to be named", func() bool {
 		said = r.Status(t)
-		return strings.Contains(said, `routes/makes: it delivers to route "slow", which takes nothing more at the moment`)
+		return strings.Contains(said, `routes/makes: it waits for room in the queue of route "slow"`)
 	})
 	// the last deltas may exceed the bound
 	if n := r.Metric(t, `deltarouter_route_queue_deltas{route="slow"}`); n > 3 {

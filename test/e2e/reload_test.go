@@ -122,7 +122,7 @@ routes:
 		check("-relist -route changes", 0, `^source maps: 2 objects listed, 0 deltas`)
 		check("-source mops", 1, `there is no source "mops"; did you mean "maps"\?`)
 		check("-route change", 1, `there is no route "change"; did you mean "changes"\?`)
-		check("-route changes -source secrets", 1, `route "changes" does not get anything from source "secrets"`)
+		check("-route changes -source secrets", 1, `route "changes" receives no deltas of source "secrets"`)
 		check("-source gizmos", 1, `no route .*has sync in its ops: name a route`)
 		check("-route waits", 0, `source gizmos: 0 objects[\s\S]*source gizmos is not complete yet: .*does not exist`)
 		if code := r.Stop(t); code != 0 {

@@ -118,12 +118,12 @@ routes:
 	r := routertest.StartFile(t, file)
 	r.Ready(t)
 	m.Change("home", `{"data": {"value": "open"}}`)
-	r.WaitLog(t, "what cannot be said", func(log string) bool { return strings.Contains(log, "watches does not say what depends on an object") })
+	r.WaitLog(t, "what cannot be said", func(log string) bool { return strings.Contains(log, "the expression of watches failed") })
 	m.Change("home", `{"data": {"value": "open", "more": "x"}}`)
 	routertest.Poll(t, "the count", func() bool {
 		return r.Metric(t, `deltarouter_route_errors_total{kind="absent",route="open"}`) == 2
 	})
-	if n := strings.Count(r.Log(), "watches does not say"); n != 1 {
+	if n := strings.Count(r.Log(), "the expression of watches failed"); n != 1 {
 		t.Errorf("it was logged %d times", n)
 	}
 	text, err := os.ReadFile(file)

@@ -276,7 +276,7 @@ func RunToEnd(t *testing.T, file string) (code int, log string) {
 func (r *Router) Reload(t *testing.T, file, config string, signal bool) {
 	t.Helper()
 	done := func(log string) int {
-		return strings.Count(log, `"msg":"reloaded"`) + strings.Count(log, `"msg":"the configuration is not reloaded"`)
+		return strings.Count(log, `"msg":"reloaded"`) + strings.Count(log, `"msg":"the configuration was not reloaded, and the former one continues"`)
 	}
 	before := done(r.Log())
 	Exchange(t, file, config)

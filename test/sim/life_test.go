@@ -214,7 +214,7 @@ func never(message string) bool {
 	switch message {
 	case "delta was not admitted and is lost", "a delta is lost: it could not be delivered, and there is no state folder to keep it in",
 		"a saved object cannot be read; the resource is listed",
-		"the state file is damaged: it was put aside and a new one begun; everything is listed anew, and what was owed or deleted meanwhile is lost":
+		"the state file is damaged: it was moved away and a new one begun; all sources are listed again, and pending deltas and deletions of the meantime are lost":
 		return true
 	}
 	return false

@@ -20,7 +20,7 @@ func Check(dir string) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch uid := os.Geteuid(); {
 	case !info.IsDir():
-		return fmt.Errorf("%s is no folder", dir)
+		return fmt.Errorf("%s is not a folder", dir)
 	case ok && int(stat.Uid) != uid && stat.Uid != 0:
 		return fmt.Errorf("%s belongs to the user %d and the router runs as %d: chown it, or name a folder of the router's own", dir, stat.Uid, uid)
 	case info.Mode()&0o002 != 0:

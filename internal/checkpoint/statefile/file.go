@@ -47,7 +47,7 @@ type File struct {
 // [File.Quarantined]. A mostly free file is rewritten, see shrink.
 func Open(cfg Config) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
-		return nil, fmt.Errorf("the state folder cannot be made: %w", err)
+		return nil, fmt.Errorf("the state folder cannot be created: %w", err)
 	}
 	if err := folder.Check(filepath.Dir(cfg.Path)); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (f *File) load() error {
 	found, err := verify(f.cfg.Path, f.codec)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := f.create(); err != nil {
-			return fmt.Errorf("the state file cannot be made: %w", err)
+			return fmt.Errorf("the state file cannot be created: %w", err)
 		}
 		found.Format = Format
 	} else if err != nil {
@@ -109,7 +109,7 @@ func (f *File) load() error {
 // report logs the losses in a file that is otherwise intact.
 func (f *File) report(found verdict) {
 	if found.fellBack {
-		f.cfg.Log.Warn("the last transaction of the state file is unreadable, the one before it is used", "file", f.cfg.Path)
+		f.cfg.Log.Warn("the last transaction of the state file is unreadable; the state before it is used", "file", f.cfg.Path)
 	}
 }
 

@@ -138,7 +138,7 @@ func (p *pages) read(id uint64, level int) ([]byte, error) {
 	}
 	overflow := uint64(order.Uint32(page[12:]))
 	if order.Uint64(page) != id || overflow >= p.meta.high-id {
-		return nil, value.Corruptf("page %d is not itself", id)
+		return nil, value.Corruptf("page %d has another id", id)
 	}
 	for i := id; i <= id+overflow; i++ {
 		if !p.use(i) {
@@ -177,7 +177,7 @@ func (p *pages) bucket(root uint64, seed uint32, level int) error {
 
 func (p *pages) tree(id uint64, within span, seed uint32, level int) error {
 	if level >= maxLevels {
-		return value.Corruptf("page %d lies too deep", id)
+		return value.Corruptf("page %d is nested too deeply", id)
 	}
 	page, err := p.read(id, level)
 	if err != nil {
@@ -220,11 +220,11 @@ func (p *pages) tree(id uint64, within span, seed uint32, level int) error {
 func (s span) holds(last, key []byte, first bool) error {
 	switch {
 	case first && s.first != nil && !bytes.Equal(key, s.first):
-		return value.Corruptf("a page begins with another key than the branch above it says")
+		return value.Corruptf("the first key of a page differs from the key in its branch page")
 	case !first && bytes.Compare(last, key) >= 0:
 		return value.Corruptf("the keys of a page are out of order")
 	case s.end != nil && bytes.Compare(key, s.end) >= 0:
-		return value.Corruptf("a page has keys that belong to the next")
+		return value.Corruptf("a page has keys beyond its range")
 	}
 	return nil
 }
@@ -316,7 +316,7 @@ func (p *pages) freelist() error {
 	}
 	count, ids := uint64(order.Uint16(page[10:])), page[pageHeader:]
 	if order.Uint16(page[8:]) != freelistPage {
-		return value.Corruptf("the free list is not one")
+		return value.Corruptf("the page of the free list has another type")
 	}
 	if count == 0xFFFF {
 		count, ids = order.Uint64(ids), ids[8:]

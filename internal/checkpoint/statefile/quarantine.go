@@ -23,10 +23,10 @@ func (f *File) quarantine(reason error) error {
 	}
 	name := f.cfg.Path + asideMark + time.Now().UTC().Format("20060102T150405.000Z")
 	if err := os.Rename(f.cfg.Path, name); err != nil {
-		return fmt.Errorf("%w, and it cannot be put aside: %w", reason, err)
+		return fmt.Errorf("%w, and it cannot be moved away: %w", reason, err)
 	}
 	f.quarantined = name
-	f.cfg.Log.Error("the state file is damaged: it was put aside and a new one begun; everything is listed anew, and what was pending or deleted meanwhile is lost",
+	f.cfg.Log.Error("the state file is damaged: it was moved away and a new one begun; all sources are listed again, and pending deltas and deletions of the meantime are lost",
 		"file", f.cfg.Path, "kept", name, "err", reason)
 	f.clearAside(name)
 	return folder.Sync(filepath.Dir(f.cfg.Path))
@@ -37,17 +37,17 @@ func (f *File) quarantine(reason error) error {
 func (f *File) clearAside(now string) {
 	others, err := filepath.Glob(globEscape(f.cfg.Path) + asideMark + "*")
 	if err != nil {
-		f.cfg.Log.Warn("damaged state files of before cannot be found", "file", f.cfg.Path, "err", err)
+		f.cfg.Log.Warn("earlier damaged state files cannot be listed", "file", f.cfg.Path, "err", err)
 		return
 	}
 	others = slices.DeleteFunc(others, func(name string) bool { return name == now })
 	slices.Sort(others) // by time, because their names begin with it
 	for _, old := range others[:max(0, len(others)-(keptAside-1))] {
 		if err := os.Remove(old); err != nil {
-			f.cfg.Log.Warn("a damaged state file of before cannot be removed", "file", old, "err", err)
+			f.cfg.Log.Warn("an earlier damaged state file cannot be removed", "file", old, "err", err)
 			continue
 		}
-		f.cfg.Log.Info("a damaged state file of before was removed", "file", old)
+		f.cfg.Log.Info("an earlier damaged state file was removed", "file", old)
 	}
 }
 

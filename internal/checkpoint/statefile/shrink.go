@@ -34,7 +34,7 @@ func (found verdict) worthShrinking() bool {
 func (f *File) shrink(found verdict) {
 	copied := f.cfg.Path + shrunkMark
 	if err := os.Remove(copied); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		f.cfg.Log.Warn("what an interrupted start left cannot be removed", "file", copied, "err", err)
+		f.cfg.Log.Warn("the temporary file of an interrupted start cannot be removed", "file", copied, "err", err)
 		return
 	}
 	if !found.worthShrinking() {
@@ -43,11 +43,11 @@ func (f *File) shrink(found verdict) {
 	after, err := f.rewrite(copied)
 	if err != nil {
 		_ = os.Remove(copied) // another error is returned
-		f.cfg.Log.Warn("most of the state file is free, and it could not be rewritten without that: it is used as it is",
+		f.cfg.Log.Warn("the state file is mostly free space, and could not be rewritten without it: the file is used as it is",
 			"file", f.cfg.Path, "bytes", found.size, "free", found.free, "err", full(err))
 		return
 	}
-	f.cfg.Log.Info("most of the state file was free: it was rewritten without that", "file", f.cfg.Path, "bytes", found.size, "now", after)
+	f.cfg.Log.Info("the state file was mostly free space, and was rewritten without it", "file", f.cfg.Path, "bytes", found.size, "now", after)
 }
 
 // rewrite replaces the file by a copy of its values, using the path of the copy, and returns the

@@ -125,7 +125,7 @@ func (c *checker) done() error {
 		return value.Corruptf("it has no format number or no seal")
 	}
 	if c.found != c.sealed {
-		return fmt.Errorf("%w: %d values are there, %d were written", value.ErrCorrupt, c.found.Count, c.sealed.Count)
+		return fmt.Errorf("%w: it has %d values instead of %d", value.ErrCorrupt, c.found.Count, c.sealed.Count)
 	}
 	return nil
 }

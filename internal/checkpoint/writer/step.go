@@ -167,7 +167,7 @@ func (w *Writer) report(err error, cut bool, intents int, took time.Duration) {
 	w.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		w.log.Error("the state file cannot be written: routes that have something about a new object to deliver wait until it can be; it is tried again",
+		w.log.Error("the state file cannot be written; retrying: deliveries about new objects wait until it succeeds",
 			"err", err)
 	case err == nil && before != nil:
 		w.log.Info("the state file can be written again")

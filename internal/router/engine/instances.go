@@ -43,7 +43,7 @@ func (s *Set) OpenComponents(ctx context.Context, old *Set) error {
 			}
 		}
 		if workers == 0 {
-			s.env.Log.Warn("handler is used by no route and not opened", "handler", name)
+			s.env.Log.Warn("handler is not opened, because no route uses it", "handler", name)
 			continue
 		}
 		if err := s.openHandler(ctx, old, name, workers); err != nil {

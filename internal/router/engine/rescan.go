@@ -70,7 +70,7 @@ func (l *rescanner) run(ctx context.Context) {
 func (l *rescanner) tryRound(ctx context.Context) bool {
 	err := l.round(ctx)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, informer.ErrNotRunning) {
-		l.log.Warn("a condition could not be asked about all objects, it is tried again", "route", l.route, "err", err)
+		l.log.Warn("a condition could not be evaluated for all objects; retrying", "route", l.route, "err", err)
 	}
 	return err == nil
 }

@@ -46,7 +46,7 @@ func (s *State) restoreRules(to interface {
 		records = pipeline.Missed(records)
 	}
 	if err := to.RestoreRules(id, records); err != nil {
-		s.log.Warn("what rules about time knew is lost in part", "err", err)
+		s.log.Warn("a part of the state of rules about time is lost", "err", err)
 	}
 	return nil
 }

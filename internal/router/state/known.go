@@ -43,7 +43,7 @@ func (s *State) KnownNew(ctx context.Context, routes, run []compile.Route) (map[
 	}
 	// The backlog of a removed route is on disk once the collected changes are written.
 	if err := s.Writer.Flush(ctx); err != nil {
-		return nil, fmt.Errorf("the backlogs of routes that come back cannot be read: %w", err)
+		return nil, fmt.Errorf("the backlogs of routes that were removed before cannot be read: %w", err)
 	}
 	return s.KnownRoutes(appear)
 }

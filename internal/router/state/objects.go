@@ -77,7 +77,7 @@ func (s *savedObjects) begin(all bool) (more bool, err error) {
 const chunk = 2000
 
 // errUnreadable was logged with its reason.
-var errUnreadable = errors.New("some cannot be read")
+var errUnreadable = errors.New("some objects are damaged")
 
 // Next implements informer.Saved. It leaves one core to other goroutines.
 func (s *savedObjects) Next(take func(*event.Object)) (more bool, err error) {

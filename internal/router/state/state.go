@@ -29,7 +29,7 @@ import (
 const stateFile = "state.db"
 
 // notForgotten is logged when the state folder accepts no changes.
-const notForgotten = "what is no longer configured stays in the state folder until the next reload or start"
+const notForgotten = "the state of removed routes, sources and handlers stays in the state folder until the next reload or start"
 
 // State is the state that survives the process: the checkpoint and the dead letters. Without
 // state.dir there is none (nil).

@@ -155,7 +155,7 @@ func (q *Runner) Restore(db *checkpoint.DB, all []*Route, routes []compile.Route
 		default:
 			one := all[at]
 			one.restore(records, resource)
-			q.deps.Log.Info("watches goes on with what was not put through before", "route", p.Name, "changes", len(one.changes), "objects", len(one.order))
+			q.deps.Log.Info("resuming the pending work of watches", "route", p.Name, "changes", len(one.changes), "objects", len(one.order))
 		}
 	}
 	return nil

@@ -227,9 +227,9 @@ func (q *Runner) Finish() {
 		switch {
 		case !one.active:
 		case q.deps.Saved:
-			q.deps.Log.Info("stopped before everything was put through once more that watches says: the next start goes on with it", left...)
+			q.deps.Log.Info("stopped with pending work of watches; the next start resumes it", left...)
 		default:
-			q.deps.Log.Warn("stopped before everything was put through once more that watches says; after the start, router resync -route does it", left...)
+			q.deps.Log.Warn("stopped with pending work of watches, which is lost without state.dir; after the start, run router resync -route", left...)
 		}
 		one.mu.Unlock()
 	}

@@ -119,7 +119,7 @@ func (q *Runner) putThroughDue(ctx context.Context, one *Route) {
 		case ctx.Err() != nil || errors.Is(err, informer.ErrNotRunning) || errors.Is(err, pipeline.ErrStopped):
 			return
 		default:
-			q.deps.Log.Error("an object was not put through once more, it is tried again", slog.String("route", one.route.Name),
+			q.deps.Log.Error("an object due by watches could not be emitted; retrying", slog.String("route", one.route.Name),
 				slog.String("object", ref.Key.String()), slog.Any("err", err))
 			_ = timer.Sleep(ctx, retryPause) // the loop checks ctx
 		}
@@ -188,7 +188,7 @@ func (q *Runner) dependents(ctx context.Context, one *Route, d *event.Delta) []e
 		if failed, ok := errors.AsType[*expr.EvalError](err); ok {
 			at = compile.Place(one.config, &e, failed)
 		}
-		q.deps.Log.Warn("watches does not say what depends on an object, so nothing is put through for it",
+		q.deps.Log.Warn("the expression of watches failed, so no object becomes due for this delta",
 			slog.String("route", one.route.Name), slog.String("at", at), slog.String("delta", d.String()), slog.Any("err", err))
 	})
 	return nil

@@ -14,7 +14,7 @@ import (
 // keeps its objects.
 func (a *Applier) Resume() {
 	a.cfg.Plan.Done()
-	a.cfg.Log.Info("watching on from where it was", "watch", a.cfg.Watch)
+	a.cfg.Log.Info("watch resumed", "watch", a.cfg.Watch)
 	a.cfg.State.Loader().WhenDone(func() { a.setSynced(true) })
 }
 
@@ -41,7 +41,7 @@ func (a *Applier) Replace(ctx context.Context, items []any, version string) {
 	// that a backup was restored.
 	rewound := persist.Lower(version, last)
 	if rewound && !state.Position.Moving() {
-		a.cfg.Log.Warn("the API server has gone back in time; its objects are taken as they are", "watch", a.cfg.Watch)
+		a.cfg.Log.Warn("the API server has gone back in time (a restored backup); its objects replace those of the cache", "watch", a.cfg.Watch)
 	}
 	if !a.removeMissing(ctx, items) || !a.putAll(ctx, items, rewound || plan.Latest()) {
 		return
@@ -56,7 +56,7 @@ func (a *Applier) Replace(ctx context.Context, items []any, version string) {
 func (a *Applier) countRelist() {
 	reason := a.cfg.Health.TakeRelistReason()
 	a.cfg.Sources.countRelist(reason)
-	a.cfg.Log.Info("listed again, only what differs is put through", "watch", a.cfg.Watch, "reason", reason)
+	a.cfg.Log.Info("listed again; only differences become deltas", "watch", a.cfg.Watch, "reason", reason)
 }
 
 // putAll applies every item. A placeholder stands for an object whose state is unknown: the object

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrSourceChanged is returned when a reload changes a source during an operation on it.
-var ErrSourceChanged = errors.New("a reload has changed the source meanwhile: ask again")
+var ErrSourceChanged = errors.New("a reload has changed the source meanwhile: repeat the request")
 
 // Resynced counts the objects of a resync.
 type Resynced struct {

@@ -76,7 +76,7 @@ func connect(load loader) (*Client, error) {
 	}
 	base, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("client: %w", err)
+		return nil, fmt.Errorf("the client configuration cannot be used: %w", err)
 	}
 	// A timeout would end watches; each request has its own.
 	c := &Client{base: base, http: &http.Client{Transport: transport}}

@@ -75,7 +75,7 @@ func (c *IdentityCache) Identity(ctx context.Context, maxAge time.Duration) (str
 	}
 	if apierrors.IsForbidden(err) || IsAnswer(err) || errors.Is(err, errNoIdentity) {
 		if !c.silent {
-			c.log.Warn("the API server does not say which cluster it is; it is taken for the one before", "err", err)
+			c.log.Warn("the API server does not give the uid of namespace kube-system; it is taken for the same cluster as before", "err", err)
 		}
 		c.silent, err = true, nil
 	}

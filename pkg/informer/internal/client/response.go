@@ -85,7 +85,7 @@ func statusError(resp *http.Response) error {
 }
 
 // ErrIncomplete says that the last pages of a list are missing.
-var ErrIncomplete = errors.New("the API server began a list, and no longer knows how it goes on")
+var ErrIncomplete = errors.New("the API server did not return all pages of a list")
 
 // Pages reads all pages of a list. page returns the page of a token, and the first one for "". A
 // list without its last pages cannot be compared with a cache: Pages then returns ErrIncomplete.
@@ -109,7 +109,7 @@ func Pages(page func(token string) (*internalversion.List, error)) (all *interna
 			return all, nil
 		}
 		if next == token {
-			return nil, fmt.Errorf("%w: it gives the same page again", ErrIncomplete)
+			return nil, fmt.Errorf("%w: it returned the same page twice", ErrIncomplete)
 		}
 		token = next
 	}

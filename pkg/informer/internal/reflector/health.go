@@ -85,7 +85,7 @@ func (h *Health) failing(err error) {
 	h.refused = apierrors.IsForbidden(err) || errors.Is(err, client.ErrAbsent) || errors.As(err, new(*client.UnservedError))
 	h.mu.Unlock()
 	if !known {
-		h.log.Warn("cannot list or watch, trying again", "watch", h.watch, "err", reason)
+		h.log.Warn("cannot list or watch; retrying", "watch", h.watch, "err", reason)
 	}
 }
 

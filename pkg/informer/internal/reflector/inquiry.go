@@ -88,7 +88,7 @@ func (i *Inquiry) ask(ctx context.Context, try func() error) error {
 			return ctx.Err()
 		}
 		if client.IsDenied(err) || client.IsAnswer(err) {
-			i.log.Warn("not allowed to find out whether an object was deleted or only left the selector; it is taken for deselected",
+			i.log.Warn("not allowed to check whether an object was deleted or deselected; it is taken for deselected: grant the verb get",
 				"watch", i.watch, "err", err)
 			return nil
 		}
@@ -137,7 +137,7 @@ func (i *Inquiry) confirmMissing(ctx context.Context, o *event.Object, missing e
 	return errUnconfirmed
 }
 
-var errUnconfirmed = errors.New("the API server does not know the object's page but has its resource")
+var errUnconfirmed = errors.New("the API server has the resource, and its answer 404 does not name the object")
 
 // existsInList replaces a get by a list, for a client that may list but not get.
 func (i *Inquiry) existsInList(ctx context.Context, o *event.Object) (bool, error) {

@@ -128,7 +128,7 @@ func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListO
 	}
 	r, err := lw.dial(ctx, opts, false)
 	if client.IsExpired(err) && opts.SendInitialEvents != nil && opts.ResourceVersion == "" {
-		lw.cfg.Log.Warn("the API server says of a stream of initial events that is to begin now that it is too old, listing instead", "watch", lw.cfg.Name, "err", err)
+		lw.cfg.Log.Warn("the API server rejects a stream of initial events as expired although it begins now; listing instead", "watch", lw.cfg.Name, "err", err)
 		return nil, lw.noInitialEvents()
 	}
 	if err != nil {

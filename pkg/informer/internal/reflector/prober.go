@@ -72,7 +72,7 @@ func (p *prober) willList(ctx context.Context) error {
 	if p.cfg.State.Position.SetListing(cluster) {
 		plan.SetLatest()
 		p.cfg.Health.noteError(errMoved)
-		p.cfg.Log.Warn("this is another cluster than the one that the objects are of: everything is listed, and what differs is put through",
+		p.cfg.Log.Warn("the API server belongs to another cluster than the cached objects; its objects are listed, and the differences become deltas",
 			"watch", p.cfg.Name)
 	}
 	return nil

@@ -138,7 +138,7 @@ func (r *reader) run() {
 func (r *reader) failed(err error) {
 	r.cfg.Health.noteError(err)
 	if r.initial && r.version == "" && client.IsExpired(err) {
-		r.cfg.Log.Warn("the API server says of a stream of initial events that begins now that it is too old, listing instead", "watch", r.cfg.Name, "err", err)
+		r.cfg.Log.Warn("the API server rejects a stream of initial events as expired although it begins now; listing instead", "watch", r.cfg.Name, "err", err)
 		r.quirks.initialExpired.Store(true)
 	}
 }
@@ -240,7 +240,7 @@ func (r *reader) ended(err error) {
 		r.lagging.Stop()
 	}
 	if r.initial && r.quirks.noInitialEvents.Load() {
-		r.cfg.Log.Warn("the API server does not stream initial events, listing instead", "watch", r.cfg.Name)
+		r.cfg.Log.Warn("the API server does not stream initial events; listing instead", "watch", r.cfg.Name)
 		r.send(watch.Event{Type: watch.Error, Object: &metav1.Status{
 			Status: metav1.StatusFailure, Code: 405, Reason: metav1.StatusReasonMethodNotAllowed, Message: "no initial events",
 		}})
