@@ -2,6 +2,7 @@
 package docs
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,7 +14,16 @@ import (
 	"github.com/deltarouter/deltarouter/test/routertest"
 )
 
-func TestMain(m *testing.M) { routertest.Main(m) }
+func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == "kubectl" {
+		if err := kubectl(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, "error:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	routertest.Main(m)
+}
 
 // TestFirstHandler follows the section "Five minutes with Go" of docs/PLUGINS.md in an empty folder
 // outside of the repository, without a module proxy, up to a configuration that `router check`

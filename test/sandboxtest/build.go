@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -37,6 +38,16 @@ func ensureBinary() (string, error) {
 		return bin, err
 	}
 	return bin, build(bin, sources)
+}
+
+// Binary returns the path of bin/sandbox, for a test that starts it by itself.
+func Binary(tb testing.TB) string {
+	tb.Helper()
+	bin, err := ensureBinary()
+	if err != nil {
+		tb.Fatalf("sandboxtest: %v", err)
+	}
+	return bin
 }
 
 func build(bin, sources string) error {
