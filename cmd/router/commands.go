@@ -12,6 +12,7 @@ func program() *cli.Program {
 			Description: "The flags of router without a command are those of router run, as in router -config config.yaml.",
 			Commands: []cli.Command{
 				runCommand(),
+				initCommand(),
 				checkCommand(),
 				testCommand(),
 				explainCommand(),
@@ -24,6 +25,7 @@ func program() *cli.Program {
 				resyncCommand(),
 				recordCommand(),
 				replayCommand(),
+				pluginCommand(),
 				schemaCommand(),
 				versionCommand(),
 			},
