@@ -1,6 +1,6 @@
-# Needs Go and make; the tests use a C compiler if there is one. `make` lists what there is.
+# Needs Go and make; the tests use a C compiler if one is installed. `make` lists the targets.
 
-# Every folder with a go.mod is a module of its own; tools/ only pins programs.
+# Every folder with a go.mod is a separate module; tools/ only pins programs.
 MODULES := $(sort $(patsubst %/go.mod,%,$(shell find . -name go.mod -not -path './bin/*' -not -path '*/testdata/*' -not -path '*/node_modules/*')))
 CODE    := $(filter-out ./tools,$(MODULES))
 
@@ -10,7 +10,8 @@ FUZZTIME ?= 20s
 GOLANGCI_VERSION := $(shell awk '$$1 == "github.com/golangci/golangci-lint/v2" { print $$2 }' tools/go.mod)
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
-# $(call each,MODULES,COMMAND) runs the command in each module, also after a failure, and fails if one did.
+# $(call each,MODULES,COMMAND) runs the command in each module, continues after a failure, and fails
+# if one failed.
 each = @failed=; for m in $(1); do echo "--- $@ $$m"; (cd $$m && $(2)) || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "$@ failed in:$$failed" >&2; exit 1; }
 
@@ -20,7 +21,7 @@ each = @failed=; for m in $(1); do echo "--- $@ $$m"; (cd $$m && $(2)) || failed
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
 
-run: router plugins-go bin/sandbox ## run config.yaml on a throw-away cluster, or with CLUSTER=current on the current kubeconfig context
+run: router plugins-go bin/sandbox ## run config.yaml on a temporary cluster, or with CLUSTER=current on the current kubeconfig context
 	@bash hack/run.sh
 
 build: router plugins bin/sandbox ## build bin/router, bin/sandbox and the example plugins
@@ -28,20 +29,21 @@ build: router plugins bin/sandbox ## build bin/router, bin/sandbox and the examp
 router: ## build bin/router alone
 	@CGO_ENABLED=0 sh hack/progress.sh bin/router go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/router ./cmd/router
 
-plugins: ## build examples/plugins into bin/plugins, and compare with the modules that are checked in
+plugins: ## build examples/plugins into bin/plugins, and compare with the checked-in modules
 	@sh hack/guests.sh
 
-plugins-go: # examples/plugins without any compiler but Go's: the modules in other languages are those that are checked in
+plugins-go: # examples/plugins with Go's compiler only: other languages use the checked-in modules
 	@sh hack/guests.sh go-only
 
-plugins-checked-in: ## build the modules that are checked in anew: Rust, C and AssemblyScript
+plugins-checked-in: ## rebuild the checked-in modules: Rust, C and AssemblyScript
 	@sh hack/guests.sh checked-in
 
-# A file, not a phony target: go would take seconds to find that thousands of packages of Kubernetes did not change.
+# A file, not a phony target: go needs seconds to check thousands of packages of Kubernetes for
+# changes.
 bin/sandbox: $(shell find sandbox -name '*_test.go' -prune -o -type f -print)
 	@echo "bin/sandbox is a Kubernetes API server with its etcd; the first build takes some minutes"
 	@CGO_ENABLED=0 sh hack/progress.sh bin/sandbox go build -C sandbox -ldflags '-s -w' -o ../bin/sandbox .
-	@touch $@ # go leaves the file alone if nothing but a comment or a time changed
+	@touch $@ # go leaves the file unchanged after changes of comments or times
 
 test: build ## run the tests of all modules, with the race detector where cgo works
 	@sh hack/test.sh $(CODE)
@@ -50,14 +52,14 @@ e2e: build ## run the tests against the sandbox alone
 	go test -count=1 -timeout 30m ./test/e2e/... ./test/chaos/...
 
 CHAOS ?= 20
-chaos: build ## the tests that kill, cut and damage, in a form CHAOS (20) times as long
+chaos: build ## run the tests that kill, cut off and damage, CHAOS (20) times as long
 	CHAOS=$(CHAOS) go test -count=1 -timeout 3h ./test/chaos/...
 	CHECKPOINT_DAMAGE=2000 go test -count=1 -run Damage ./internal/checkpoint
 
-arch: ## check who imports whom
+arch: ## check the imports between packages
 	go test ./test/arch/
 
-bench: build ## measure the router beside client-go programs, its checkpoint, its guests, and a restart beside a cold start
+bench: build ## compare the router with client-go programs, and measure checkpoint, guests and restarts
 	go -C bench run .
 	go -C bench run ./guests
 	go -C bench run . -restart
@@ -77,7 +79,7 @@ tidy: ## tidy every go.mod
 tidy-check:
 	$(call each,$(MODULES),go mod tidy -diff)
 
-generate: ## regenerate what is generated
+generate: ## regenerate all generated files
 	go run ./cmd/router schema config > docs/config.schema.json
 	go run ./cmd/router schema reference > docs/CONFIG.md
 	go test -count=1 -run TestGuarantees ./test/arch -update
@@ -86,8 +88,9 @@ generate: ## regenerate what is generated
 	else echo "the built-in schemas stay as they are: they are read from bin/sandbox, which make build makes"; fi
 	$(call each,$(CODE),go generate ./...)
 
-# The linter reads compiled dependencies from the build cache; with the flags of the build it finds those that are there. Four
-# linters read the dependencies' source instead: over all of Kubernetes that is 80 s of work more, for code that only tests use.
+# The linter reads compiled dependencies from the build cache; the flags of the build find those of
+# the build. Four linters read the source of dependencies instead: for Kubernetes that would take 80 s
+# more, for code that only tests use.
 LINT = export CGO_ENABLED=0; case $$m in \
 	./sandbox) $(CURDIR)/$(GOLANGCI) run --disable staticcheck,govet,contextcheck,exhaustive ./... ;; \
 	*) GOFLAGS="$$GOFLAGS -trimpath" $(CURDIR)/$(GOLANGCI) run ./... ;; \
@@ -96,13 +99,13 @@ LINT = export CGO_ENABLED=0; case $$m in \
 lint: $(GOLANGCI) ## lint all modules
 	$(call each,$(CODE),$(LINT))
 
-check: fmt tidy generate lint ## what a commit must pass beside the tests: format, tidy, generate, lint, no difference
+check: fmt tidy generate lint ## run the checks of a commit beside the tests: format, tidy, generate, lint, no difference
 	@git diff --exit-code || { echo "check: commit the differences above, and run it again" >&2; exit 1; }
 
-clean: ## remove what was built
+clean: ## remove all built files
 	rm -rf bin
 
-# One binary per version: a pinned version that moves is built once more.
+# One binary per version: a new pinned version is built again.
 $(GOLANGCI):
 	@rm -f bin/golangci-lint-*
 	@CGO_ENABLED=0 sh hack/progress.sh $@ go build -C tools -trimpath -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

@@ -1,5 +1,6 @@
 #!/bin/sh
-# fuzz.sh TIME MODULE…: runs each fuzz target of the modules for TIME, one after the other, as go test takes one at a time.
+# fuzz.sh TIME MODULE…: runs each fuzz target of the modules for TIME, one after the other: go test
+# accepts one at a time.
 set -eu
 
 time=$1
@@ -7,7 +8,7 @@ shift
 found=0
 for module in "$@"; do
 	for file in $(cd "$module" && grep -rl --include='*_test.go' '^func Fuzz' . || true); do
-		# A module within this one runs its own.
+		# Nested modules have their own run.
 		dir=$(dirname "$file")
 		[ "$(cd "$module/$dir" && go env GOMOD)" = "$(cd "$module" && go env GOMOD)" ] || continue
 		for target in $(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$module/$file"); do

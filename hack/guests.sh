@@ -1,14 +1,18 @@
 #!/bin/sh
-# Builds the handlers of examples/plugins into bin/plugins: a guest as NAME.wasm, a native plugin (it imports sdk/process, or is a main.py) as NAME.
+# Builds the handlers of examples/plugins into bin/plugins: a guest as NAME.wasm, a native plugin (it
+# imports sdk/process, or is a main.py) as NAME.
 #
-# A module whose language is not Go stands built in the repository, beside its source, so that tests and users need no toolchain but
-# Go's. Its NAME.wasm.sum says of which files it was made, and with what. Where the machine has the toolchain it is built again and
-# compared: the same compiler must give the same bytes. With another compiler, or without one, bin/plugins gets what there is.
+# For languages other than Go, the repository has the built module beside its source, so that tests
+# and users need Go's toolchain only. NAME.wasm.sum lists its source files and its compiler. If the
+# machine has the toolchain, the module is built again and compared: the same compiler must produce
+# the same bytes. With another compiler, or without one, the checked-in module is copied to
+# bin/plugins.
 #
 #   guests.sh            build into bin/plugins; writes nothing else
-#   guests.sh go-only    the same, with the checked-in modules copied: no compiler but Go's runs
+#   guests.sh go-only    the same, but copy the checked-in modules: runs only Go's compiler
 #   guests.sh checked-in [FOLDER…]
-#                        build the modules in the repository, or in some folders, anew, with their sums; fails if a toolchain is missing
+#                        rebuild the checked-in modules, of some folders or of all, with their
+#                        sums; fails if a toolchain is missing
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -22,7 +26,7 @@ mkdir -p "$out" "$scratch"
 note() { echo "plugins: $*"; }
 fail() { echo "plugins: $*" >&2; exit 1; }
 
-# first prints the first of some programs that is there.
+# first prints the path of the first of some programs that is installed.
 first() {
 	for program in "$@"; do
 		command -v "$program" 2>/dev/null && return
@@ -30,7 +34,8 @@ first() {
 	return 1
 }
 
-# Each of these prints the compiler and its version, and fails if there is none that makes WebAssembly.
+# Each of these prints the compiler and its version, and fails if no compiler for WebAssembly is
+# installed.
 rust_toolchain() {
 	for rustc in "${RUSTC:-rustc}" /usr/bin/rustc; do
 		command -v "$rustc" >/dev/null && [ -d "$("$rustc" --print sysroot)/lib/rustlib/wasm32-unknown-unknown/lib" ] || continue
@@ -52,7 +57,7 @@ ts_toolchain() {
 	echo "$node assemblyscript $(sed -n 's/^ *"version": "\(.*\)",*/\1/p' "$asc/package.json")"
 }
 
-# toolchain is asked once per language.
+# toolchain caches the compiler of each language.
 toolchain() {
 	[ -f "$scratch/$1.toolchain" ] || "$1_toolchain" >"$scratch/$1.toolchain" || :
 	cat "$scratch/$1.toolchain"
@@ -66,7 +71,7 @@ missing() {
 	esac
 }
 
-# sources lists what a module is made of, but for the compiler.
+# sources lists the source files of a module.
 sources() {
 	case $1 in
 	rust) ls sdk/rust/src/*.rs ;;
@@ -76,9 +81,10 @@ sources() {
 	echo "$2"
 }
 
-# compile LANGUAGE SOURCE MODULE fails if the compiler does. Paths are relative, so that the bytes do not depend on where this folder
-# lies. C is compiled and linked in two steps, the second without -O: given -O, clang's driver runs a wasm-opt that it finds on the path
-# over the result, and Debian's rejects the bulk memory instructions that clang emits.
+# compile LANGUAGE SOURCE MODULE fails if the compiler does. Paths are relative, so that the bytes
+# do not depend on the place of this folder. C is compiled and linked in two steps, the second
+# without -O: with -O, clang's driver runs the wasm-opt of the path on the result, and Debian's
+# wasm-opt rejects the bulk memory instructions that clang emits.
 compile() {
 	compiler=$(toolchain "$1" | cut -d' ' -f1)
 	case $1 in
@@ -108,7 +114,8 @@ go_plugin() {
 	if grep -qs sdk/process "$1"/*.go; then
 		CGO_ENABLED=0 go build -C "$1" -trimpath -ldflags '-s -w' -o "$out/$(basename "$1")" .
 	else
-		# c-shared makes a reactor: it is started once and then called per batch, where a command would end after main.
+		# c-shared makes a reactor: it is started once and called for each batch. A command would
+		# end after main.
 		GOOS=wasip1 GOARCH=wasm go build -C "$1" -trimpath -ldflags '-s -w' -buildmode=c-shared -o "$out/$(basename "$1").wasm" .
 	fi
 }
@@ -154,8 +161,8 @@ other() {
 	case $module in examples/plugins/*) cp "$built" "$out/$(basename "$module").new" && mv "$out/$(basename "$module").new" "$out/$(basename "$module")" ;; esac
 }
 
-# build LANGUAGE SOURCE compiles $module into $built and compares the two. A toolchain that is missing or fails is no reason to stop:
-# the checked-in module takes the place of its result.
+# build LANGUAGE SOURCE compiles $module into $built and compares the two. If the toolchain is
+# missing or fails, it uses the checked-in module instead.
 build() {
 	if [ -z "$(toolchain "$1")" ]; then
 		note "SKIPPED building $module: $(missing "$1"); what is checked in is used"

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Runs the native tests of SDKs and handlers that are not written in Go, for each language that this machine can compile or run. What
-# is left out is said; their modules are tested by pkg/plugins/wasm in any case.
+# Runs the native tests of SDKs and handlers in languages other than Go, for each language that this
+# machine can compile or run. It names the skipped ones; pkg/plugins/wasm tests their modules in any
+# case.
 set -u
 cd "$(dirname "$0")/.."
 
@@ -70,7 +71,8 @@ else
 	skipped AssemblyScript node
 fi
 
-# pkg/plugins/process runs it, with the python3 that the path finds first or the system's; go test does not say what it leaves out.
+# pkg/plugins/process runs it with the first python3 of the path or the system's; go test does not
+# show skipped tests.
 if ! python3 -c 'import grpc' 2>/dev/null && ! /usr/bin/python3 -c 'import grpc' 2>/dev/null; then
 	echo "SKIPPED	examples/plugins/native-python: python3 with grpcio is not installed (pip install grpcio, or Debian's python3-grpcio)"
 fi

@@ -1,8 +1,9 @@
 #!/bin/sh
 # progress.sh NAME go build …
 #
-# Runs a long `go build` and says every ten seconds how far it is: a build of some minutes that prints nothing looks like one
-# that hangs. What go prints is shown only if it fails. A build that is over within ten seconds says nothing.
+# Runs a long `go build` and prints its progress every ten seconds: a build of some minutes without
+# output seems to hang. The output of go is shown only if it fails. A build of less than ten seconds
+# prints nothing.
 set -u
 
 name=$1
@@ -12,8 +13,8 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 start=$(date +%s)
 
-# With -v go prints each package as it starts on it. The naps are short because what is left of one outlives this script, and
-# silent because it would keep a pipe open.
+# With -v go prints each package at the start of its compilation. The sleeps are short because the
+# last one outlives this script, and silent because it would keep a pipe open.
 ticker() {
 	naps=0
 	while kill -0 $$ 2>/dev/null; do

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the router: on a sandbox of its own that is thrown away afterwards, or with CLUSTER=current on the cluster that kubectl
-# would speak to, where nothing is started or changed. Ctrl-C stops all that was started here and nothing else.
+# Runs the router on a new sandbox that is deleted afterwards, or with CLUSTER=current on the
+# cluster of kubectl's current context, where it changes nothing. Ctrl-C stops the processes that
+# this script has started.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,7 +29,7 @@ end() {
 # The router stops before the cluster it watches.
 finish() {
 	local status=$?
-	set +e # from here on every step is tried
+	set +e # from here on a failed step does not stop the others
 	trap - EXIT
 	trap 'forced=1' INT TERM HUP # a second Ctrl-C does not wait
 	[ -z "$router" ] || end "the router" "$router" 30
@@ -40,7 +41,8 @@ finish() {
 trap finish EXIT
 trap 'exit 0' INT TERM HUP
 
-# current_context prints the context that the kubeconfig names: of several files the first that names one counts.
+# current_context prints the current context of the kubeconfig: of several files, the first with one
+# counts.
 current_context() {
 	local IFS=: file
 	for file in ${KUBECONFIG:-$HOME/.kube/config}; do
@@ -55,7 +57,8 @@ start_sandbox() {
 	dir=$(mktemp -d "${TMPDIR:-/tmp}/deltarouter-run.XXXXXX")
 	mkfifo "$dir/alive"
 	say "starting a sandbox cluster (log: $dir/sandbox.log)"
-	# With -stdin the sandbox ends when this script does, however that comes about: it holds the other end of the pipe.
+	# With -stdin the sandbox ends with this script in any case: the script holds the other end of
+	# the pipe.
 	set -m # see below
 	bin/sandbox -dir "$dir/cluster" -seed examples/cluster -demo -stdin <"$dir/alive" >"$dir/sandbox.log" 2>&1 &
 	sandbox=$!
@@ -66,7 +69,7 @@ start_sandbox() {
 	for ((i = 0; i < 1200; i++)); do
 		if grep -qx ready "$dir/sandbox.log"; then
 			export KUBECONFIG=$dir/cluster/kubeconfig
-			# A throw-away cluster gets throw-away state: what was kept of the last one is not true of this one.
+			# A new cluster needs a new state folder: the state of the last cluster does not fit.
 			export STATE_DIR=$dir/state
 			say "sandbox is ready; to look inside: KUBECONFIG=$KUBECONFIG kubectl get pods"
 			return
@@ -82,7 +85,7 @@ start_sandbox() {
 case ${CLUSTER:-sandbox} in
 sandbox) start_sandbox ;;
 current)
-	flag=-allow-exec # the kubeconfig is that of who runs this, and may run what kubectl would
+	flag=-allow-exec # the user's own kubeconfig may run the same programs as with kubectl
 	if context=$(current_context); then
 		say "cluster: context \"$context\" of ${KUBECONFIG:-$HOME/.kube/config}"
 	elif [ -n "${KUBERNETES_SERVICE_HOST:-}" ]; then
@@ -99,13 +102,15 @@ current)
 esac
 
 say "router -config config.yaml${flag:+ $flag}; Ctrl-C stops it"
-# Job control gives a child a process group of its own: Ctrl-C reaches this script only, which then stops them in order.
+# Job control gives a child its own process group: Ctrl-C reaches only this script, which then stops
+# its children in order.
 set -m
 bin/router -config config.yaml ${flag:+"$flag"} </dev/null 3>&- &
 router=$!
 set +m
 
-# suggest prints the next commands as soon as the router answers, once. They read its cache; nothing is changed.
+# suggest prints the next commands once, as soon as the router answers. They read its cache and
+# change nothing.
 suggest() {
 	[ -z "$suggested" ] && bin/router get -config config.yaml >/dev/null 2>&1 || return 0
 	suggested=1
@@ -116,7 +121,7 @@ suggest() {
 }
 suggested=
 
-# If the sandbox ends first, so does this. bash 3.2 has no wait -n.
+# If the sandbox ends first, this script ends too. bash 3.2 has no wait -n.
 while kill -0 "$router" 2>/dev/null; do
 	suggest
 	if [ -n "$sandbox" ] && ! kill -0 "$sandbox" 2>/dev/null; then

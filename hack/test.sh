@@ -1,8 +1,10 @@
 #!/bin/sh
-# Runs the tests of the Go modules given as folders, then those of other languages; all of them, also after a failure.
+# Runs the tests of the given Go modules, then those of other languages. It continues after a
+# failure.
 set -u
 
-# The race detector needs cgo, and cgo a C compiler with its headers: try, rather than guess. CGO_ENABLED=0 is respected.
+# The race detector needs cgo, which needs a C compiler with its headers: test it with a build.
+# CGO_ENABLED=0 is respected.
 race=-race
 if ! why=$(go build -race runtime/cgo 2>&1); then
 	race=
@@ -14,12 +16,14 @@ failed=
 for module in "$@"; do
 	echo "--- test $module"
 	case $module in
-	# Kubernetes under the race detector would be compiled once more, for minutes, to test a few hundred lines of ours.
-	# CGO_ENABLED=0 is how bin/sandbox is built: what is compiled for it is used again.
+	# No race detector: it would compile Kubernetes again, for minutes, to test a few hundred lines.
+	# CGO_ENABLED=0 shares the build cache of bin/sandbox.
 	./sandbox) (cd "$module" && CGO_ENABLED=0 go test -shuffle=on -timeout 30m ./...) || failed="$failed $module" ;;
-	# What is slow under the race detector leaves itself, or most of itself, out there and is run with the flags of the build.
+	# Tests that are slow under the race detector skip themselves there, or most of their work, and
+	# run again with the flags of the build.
 	.)
-		# test/chaos waits for processes to start and to be killed: ten minutes, the default, are too few on a machine that is busy.
+		# test/chaos waits for processes to start and end: the default of ten minutes is too short
+		# on a busy machine.
 		go test $race -shuffle=on -timeout 30m ./... || failed="$failed $module"
 		[ -z "$race" ] || CGO_ENABLED=0 go test -trimpath -shuffle=on -timeout 30m ./internal/expr ./pkg/filters ./pkg/index ./pkg/plugins/wasm ./test/sim || failed="$failed $module"
 		;;
