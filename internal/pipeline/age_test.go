@@ -36,7 +36,7 @@ func TestTooOld(t *testing.T) {
 			equal(t, "letters", b.letters.got(), "old@1 ", "a@2 s0")
 			for _, l := range b.letters.all {
 				if !strings.Contains(l.Error, "10m0s") && !strings.Contains(l.Error, "refused") {
-					t.Errorf("the letter says %q", l.Error)
+					t.Errorf("the dead letter has %q", l.Error)
 				}
 			}
 			down.Store(false)

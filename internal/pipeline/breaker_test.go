@@ -75,11 +75,11 @@ func TestBreaker(t *testing.T) {
 		}
 		down.Store(false)
 		pass(time.Minute)
-		if owed := b.Pending("route0") + b.Pending("route1"); owed > 0 {
-			t.Errorf("%d owed a minute after the sink came back", owed)
+		if pending := b.Pending("route0") + b.Pending("route1"); pending > 0 {
+			t.Errorf("%d pending a minute after the sink came back", pending)
 		}
 		if n := b.value("route_deltas_total", "route0", metrics.Delivered); n > 8 {
-			t.Errorf("route0 delivered %v deltas of 4 objects: folded too few", n)
+			t.Errorf("route0 delivered %v deltas of 4 objects: coalesced too few", n)
 		}
 		if n := b.value("route_deltas_total", "route1", metrics.Delivered); n != 2400 {
 			t.Errorf("route1 delivered %v, want 2400", n)
@@ -183,10 +183,10 @@ func TestUnavailable(t *testing.T) {
 		begin := time.Now()
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		pass(time.Hour)
-		told := b.Unavailable()
+		reported := b.Unavailable()
 		// the delta may wait a little longer than the sink
-		if len(told) != 1 || told[0].Name != "s0" || told[0].Reason != errDown.Error() || told[0].Since.Sub(begin) > time.Minute || told[0].Until.Before(time.Now().Add(-time.Minute)) {
-			t.Errorf("while it is down: %+v", told)
+		if len(reported) != 1 || reported[0].Name != "s0" || reported[0].Reason != errDown.Error() || reported[0].Since.Sub(begin) > time.Minute || reported[0].Until.Before(time.Now().Add(-time.Minute)) {
+			t.Errorf("while it is down: %+v", reported)
 		}
 		if b.value("route_sink_unavailable", "route0", "s0") != 1 || b.value("route_sink_unavailable", "route1", "s1") != 0 {
 			t.Error("the metric does not say which sink is down")
@@ -194,8 +194,8 @@ func TestUnavailable(t *testing.T) {
 		equal(t, "the other route", s1.got(), "added a@1")
 		down.Store(false)
 		pass(time.Hour)
-		if told := b.Unavailable(); len(told) != 0 {
-			t.Errorf("when it is back: %+v", told)
+		if reported := b.Unavailable(); len(reported) != 0 {
+			t.Errorf("when it is back: %+v", reported)
 		}
 		if b.value("route_sink_unavailable", "route0", "s0") != 0 {
 			t.Error("the metric says that a sink is down that is back")

@@ -244,7 +244,7 @@ func TestChainNeverFolds(t *testing.T) {
 		}
 		pass(time.Minute)
 		if n := b.Pending("b"); n != 3 {
-			t.Errorf("b owes %d, it has room for 3", n)
+			t.Errorf("b has %d pending, it has room for 3", n)
 		}
 		open()
 		b.drain()
@@ -301,9 +301,9 @@ func TestChainIsFull(t *testing.T) {
 			b.balanced(route)
 		}
 		k.cut(b)
-		for route, owed := range k.fakeStore {
-			if len(owed) > 0 {
-				t.Errorf("on disk %s owes %d", route, len(owed))
+		for route, pending := range k.fakeStore {
+			if len(pending) > 0 {
+				t.Errorf("on disk %s has %d pending", route, len(pending))
 			}
 		}
 	})
@@ -362,7 +362,7 @@ func TestChainDrains(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := len(took.got()); n != i+1 {
-			t.Fatalf("nothing is owed, but %d of %d came", n, i+1)
+			t.Fatalf("nothing is pending, but %d of %d came", n, i+1)
 		}
 	}
 	for _, route := range []string{"a", "b", "c"} {
@@ -386,8 +386,8 @@ func TestChainFoldsBefore(t *testing.T) {
 			}
 			pass(100 * time.Millisecond)
 		}
-		if owed := b.Pending("a"); owed > n+3 {
-			t.Errorf("a owes %d", owed)
+		if pending := b.Pending("a"); pending > n+3 {
+			t.Errorf("a has %d pending", pending)
 		}
 		open()
 		b.drain()

@@ -123,8 +123,8 @@ func (w *chainModel) begin() {
 	routes := w.routes()
 	w.b = openAs(w.t, pipeline.Config{Store: w.store, InFlight: w.p.inFlight}, routes...)
 	for _, r := range routes {
-		owed := w.store.pending(r.Name)
-		if err := w.b.Restore(r.Name, owed, w.store.backlog(r.Name)); err != nil {
+		pending := w.store.pending(r.Name)
+		if err := w.b.Restore(r.Name, pending, w.store.backlog(r.Name)); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -170,7 +170,7 @@ func (w *chainModel) cut() {
 // conserved checks that the disk would be right after a crash now: each delta on disk that x and y
 // must get is pending in exactly one place, at these or at a route before them.
 func (w *chainModel) conserved() (wrong error) {
-	owed := map[string]int{}
+	pending := map[string]int{}
 	for route, entries := range w.store.fakeStore {
 		for _, o := range entries {
 			way, key := "", " "+o.Delta.Key().Name+"@"+o.Delta.Object().ResourceVersion()
@@ -183,7 +183,7 @@ func (w *chainModel) conserved() (wrong error) {
 				"x": {{"", "x " + way}}, "y": {{"", "y " + way}},
 			}[route] {
 				if to[0] == "" || !slices.Contains(o.Closed, to[0]) {
-					owed[to[1]+key]++
+					pending[to[1]+key]++
 				}
 			}
 		}
@@ -191,8 +191,8 @@ func (w *chainModel) conserved() (wrong error) {
 	for _, d := range w.sent[:w.written] {
 		for _, way := range []string{"x a0", "x a1", "y a0", "y a1", "y a1 c0"} {
 			what := way + " " + d.Key().Name + "@" + d.Object().ResourceVersion()
-			if owed[what] != 1 {
-				wrong = errors.Join(wrong, fmt.Errorf("a cut has %q %d times", what, owed[what]))
+			if pending[what] != 1 {
+				wrong = errors.Join(wrong, fmt.Errorf("a cut has %q %d times", what, pending[what]))
 			}
 		}
 	}
@@ -223,7 +223,7 @@ func (w *chainModel) live(l chainLife) {
 	var done sync.WaitGroup
 	done.Go(w.admit)
 	closed := make(chan struct{})
-	done.Go(func() { w.look(closed) })
+	done.Go(func() { w.pollStatus(closed) })
 	done.Go(func() {
 		for range l.reloads {
 			time.Sleep(time.Duration(w.faults.upTo(20)) * time.Millisecond)
@@ -243,8 +243,8 @@ func (w *chainModel) live(l chainLife) {
 	done.Wait()
 }
 
-// look queries the status of the routes continuously, so that they wait for each other.
-func (w *chainModel) look(until <-chan struct{}) {
+// pollStatus queries the status of the routes continuously, so that they wait for each other.
+func (w *chainModel) pollStatus(until <-chan struct{}) {
 	for n := 0; ; n++ {
 		select {
 		case <-until:
@@ -281,9 +281,9 @@ func (w *chainModel) finish() (wrong error) {
 	close(stop)
 	cutter.Wait()
 	w.cut()
-	for route, owed := range w.store.fakeStore {
-		if len(owed) > 0 {
-			wrong = errors.Join(wrong, fmt.Errorf("on disk %s owes %d deltas", route, len(owed)))
+	for route, pending := range w.store.fakeStore {
+		if len(pending) > 0 {
+			wrong = errors.Join(wrong, fmt.Errorf("on disk %s has %d pending deltas", route, len(pending)))
 		}
 	}
 	for _, exact := range []string{"x", "y"} {

@@ -100,7 +100,7 @@ func TestUpstreamLetter(t *testing.T) {
 			}
 			pass(time.Second)
 			if n := b.Pending("b"); n != 1 || b.Pending("a") != 0 {
-				t.Errorf("a owes %d, b %d", b.Pending("a"), n)
+				t.Errorf("a has %d pending, b %d", b.Pending("a"), n)
 			}
 			equalIDs(t, b.letters.gone, removed...)
 		}
@@ -111,7 +111,7 @@ func TestUpstreamLetter(t *testing.T) {
 		k.restore(crashed, "b")
 		crashed.Start(t.Context())
 		if n := crashed.Pending("b"); n != 0 {
-			t.Errorf("b owes %d", n)
+			t.Errorf("b has %d pending", n)
 		}
 		again(crashed)
 		k.flush(crashed)
@@ -173,7 +173,7 @@ func TestChainTooLate(t *testing.T) {
 		equal(t, "dead letters", b.letters.got())
 		pass(20 * time.Second)
 		if len(b.letters.all) != 1 || b.letters.all[0].Sink != "to b" || b.letters.all[0].Route != "a" || b.Pending("a") != 0 {
-			t.Fatalf("dead letters %+v, a owes %d", b.letters.all, b.Pending("a"))
+			t.Fatalf("dead letters %+v, a has %d pending", b.letters.all, b.Pending("a"))
 		}
 		down.Store(false)
 		pass(time.Minute)

@@ -135,7 +135,7 @@ func (w *chainReloadModel) quiet() error {
 	return errors.New("a does not come to an end")
 }
 
-func (w *chainReloadModel) judge() (wrong error) {
+func (w *chainReloadModel) check() (wrong error) {
 	for name, s := range w.took {
 		got := map[string]bool{}
 		last := map[string]int{}
@@ -185,10 +185,10 @@ func runChainReloads(t *testing.T, seed uint64, steps []chainReloadStep) (wrong 
 		}
 		w.b.drain()
 		w.store.cut(w.b)
-		wrong = w.judge()
-		for route, owed := range w.store.fakeStore {
-			if len(owed) > 0 {
-				wrong = errors.Join(wrong, fmt.Errorf("on disk %s owes %d deltas", route, len(owed)))
+		wrong = w.check()
+		for route, pending := range w.store.fakeStore {
+			if len(pending) > 0 {
+				wrong = errors.Join(wrong, fmt.Errorf("on disk %s has %d pending deltas", route, len(pending)))
 			}
 		}
 	})
@@ -223,19 +223,19 @@ func TestChainReloads(t *testing.T) {
 func TestChainRouteChanged(t *testing.T) {
 	// Guarantee: chain-changes
 	synctest.Test(t, func(t *testing.T) {
-		took, asked, swapped := &recordingSink{}, make(chan struct{}), make(chan struct{})
+		took, evaluated, swapped := &recordingSink{}, make(chan struct{}), make(chan struct{})
 		upstream, old := routeOf("a", "1", nil), routeOf("b", "1", took)
 		upstream.Sinks, old.Sources, old.Downstream = downstream("b"), nil, true
 		changed := old
 		changed.Version = "2"
 		old.Filter = filters.Func(func(context.Context, *event.Delta) (bool, error) {
-			close(asked)
+			close(evaluated)
 			<-swapped
 			return false, nil
 		})
 		b := start(t, upstream, old)
 		b.admit(delta(t, event.Added, "x", 0, 1))
-		<-asked
+		<-evaluated
 		change, err := b.Prepare([]pipeline.Route{upstream, changed})
 		if err != nil {
 			t.Fatal(err)

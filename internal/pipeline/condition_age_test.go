@@ -16,9 +16,9 @@ import (
 func TestTooOldDue(t *testing.T) {
 	// Guarantee: max-age
 	for name, test := range map[string]struct {
-		down    time.Duration
-		told    []string
-		letters []string
+		down     time.Duration
+		reported []string
+		letters  []string
 	}{
 		"in time":       {9 * time.Minute, []string{"entered a@1 late", "left a@5"}, nil},
 		"too late":      {10 * time.Minute, []string{"left a@5"}, []string{"a@1 "}},
@@ -43,7 +43,7 @@ func TestTooOldDue(t *testing.T) {
 					b.admit(conditionDelta(t, event.Updated, "a", 5, false))
 					d.cut(b)
 					pass(time.Second)
-					expectData(t, s, test.told...)
+					expectData(t, s, test.reported...)
 					if got := b.letters.got(); !slices.Equal(got, test.letters) {
 						t.Errorf("put aside %q, want %q", got, test.letters)
 					}

@@ -41,9 +41,9 @@ var whenOn = filters.Func(func(_ context.Context, d *event.Delta) (bool, error) 
 type reportedEdge struct {
 	event.Event
 
-	at    time.Time
-	d     *event.Delta
-	asked time.Duration // see there
+	at      time.Time
+	d       *event.Delta
+	keyTime time.Duration // see there
 }
 
 // edgeReceiver is the receiver behind the sink of a route with a condition. It survives the router.
@@ -61,7 +61,7 @@ type edgeSink struct {
 	ended    <-chan struct{}
 	mu       sync.Mutex
 	deltas   map[string]*event.Delta
-	asked    map[string]time.Duration
+	keyTimes map[string]time.Duration
 }
 
 func (w *edgeSink) Write(_ context.Context, events []event.Event) []error {
@@ -83,7 +83,7 @@ func (w *edgeSink) Write(_ context.Context, events []event.Event) []error {
 			continue
 		}
 		w.receiver.failed = 0
-		w.receiver.all = append(w.receiver.all, reportedEdge{e, time.Now(), w.deltas[e.ID], w.asked[e.ID]})
+		w.receiver.all = append(w.receiver.all, reportedEdge{e, time.Now(), w.deltas[e.ID], w.keyTimes[e.ID]})
 	}
 	return errs
 }
@@ -116,7 +116,7 @@ type conditionModel struct {
 	livesMu       sync.Mutex // timers evaluate keys while a life ends
 	lives         []lifetime
 	skew          time.Duration // of the wall clock
-	asked         map[string]*asked
+	keyTimes      map[string]*keyTimes
 	wrong         error
 	batch         pipeline.Batch
 	born          time.Time
@@ -153,7 +153,7 @@ func (w *conditionModel) routes() (routes []pipeline.Route) {
 		if w.receivers[name] == nil {
 			w.receivers[name] = &edgeReceiver{faults: &faults{r: rand.New(rand.NewPCG(w.seed, uint64(len(w.receivers)+1)))}}
 		}
-		wire := &edgeSink{receiver: w.receivers[name], fails: name == "now fails" || name == "for fails", ended: w.ended, deltas: map[string]*event.Delta{}, asked: map[string]time.Duration{}}
+		wire := &edgeSink{receiver: w.receivers[name], fails: name == "now fails" || name == "for fails", ended: w.ended, deltas: map[string]*event.Delta{}, keyTimes: map[string]time.Duration{}}
 		limit := w.limit(name)
 		r := pipeline.Route{
 			Name: name, Sources: []string{"pods"}, Ops: []event.Op{event.Entered, event.Left}, When: when, Existing: true, Batch: w.batch, Concurrency: 2, Limit: limit,
@@ -164,9 +164,9 @@ func (w *conditionModel) routes() (routes []pipeline.Route) {
 				defer wire.mu.Unlock()
 				id := event.New(d, name, 0, nil).ID
 				wire.deltas[id] = d
-				if a := w.asked[name]; a != nil {
+				if a := w.keyTimes[name]; a != nil {
 					a.mu.Lock()
-					wire.asked[id] = a.at[d.Object().UID()+"/"+d.Object().ResourceVersion()]
+					wire.keyTimes[id] = a.at[d.Object().UID()+"/"+d.Object().ResourceVersion()]
 					a.mu.Unlock()
 				}
 				return ok(d)
@@ -395,7 +395,7 @@ func runConditions(t *testing.T, steps []conditionStep, seed uint64, batch pipel
 		random := &faults{r: rand.New(rand.NewPCG(seed, 0))}
 		w := &conditionModel{
 			t: t, seed: seed, faults: random, now: map[string]*event.Object{}, began: map[string]time.Time{}, receivers: map[string]*edgeReceiver{},
-			store: &flakyStore{fakeStore: fakeStore{}}, batch: batch, asked: map[string]*asked{}, born: time.Now(),
+			store: &flakyStore{fakeStore: fakeStore{}}, batch: batch, keyTimes: map[string]*keyTimes{}, born: time.Now(),
 		}
 		w.begin(false)
 		for _, step := range steps {
@@ -426,7 +426,7 @@ func runConditions(t *testing.T, steps []conditionStep, seed uint64, batch pipel
 		w.change("on", "zb")
 		w.passQuietly(70)
 		w.end(false)
-		w.judge()
+		w.check()
 		if wrong = w.wrong; wrong != nil {
 			wrong = fmt.Errorf("%w\n%s", wrong, w.report())
 		}

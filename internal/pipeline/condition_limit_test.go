@@ -33,11 +33,11 @@ var limitCases = map[string]limitCase{
 	"for limited":     {by: all, every: 100 * time.Second, burst: 1},
 }
 
-// asked is the time at which the limit key of an object was evaluated, and so the time of its use
-// in the limit: by uid/version. It is measured with a clock that shows the greatest possible refill
-// of the limit: it follows the wall clock, even while the router is down, and stops where that goes
-// back.
-type asked struct {
+// keyTimes are the times at which the limit keys of objects were evaluated, and so the times of
+// their use in the limit: by uid/version. They are measured with a clock that shows the greatest
+// possible refill of the limit: it follows the wall clock, even while the router is down, and stops
+// where that goes back.
+type keyTimes struct {
 	mu sync.Mutex
 	at map[string]time.Duration
 }
@@ -47,10 +47,10 @@ func (w *conditionModel) limit(name string) pipeline.Limit {
 	if !ok {
 		return pipeline.Limit{}
 	}
-	if w.asked[name] == nil {
-		w.asked[name] = &asked{at: map[string]time.Duration{}}
+	if w.keyTimes[name] == nil {
+		w.keyTimes[name] = &keyTimes{at: map[string]time.Duration{}}
 	}
-	a := w.asked[name]
+	a := w.keyTimes[name]
 	return pipeline.Limit{Every: l.every, Burst: l.burst, Key: func(_ context.Context, d *event.Delta) (string, error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -61,7 +61,7 @@ func (w *conditionModel) limit(name string) pipeline.Limit {
 	}}
 }
 
-// refilled returns the time of asked.
+// refilled returns the time of keyTimes.
 func (w *conditionModel) refilled() time.Duration {
 	w.livesMu.Lock()
 	defer w.livesMu.Unlock()
@@ -79,12 +79,12 @@ func (w *conditionModel) refilled() time.Duration {
 	return sum
 }
 
-// judgeLimit checks that for each key no more than the limit allows was reported, and that the
+// checkLimit checks that for each key no more than the limit allows was reported, and that the
 // suppressed counts contain the rest. Left is reported exactly for reported keys, and in the end
 // exactly the conditions that hold are reported.
-func (w *conditionModel) judgeLimit(name string) {
+func (w *conditionModel) checkLimit(name string) {
 	l := limitCases[name]
-	w.judgeKeys(name)
+	w.checkKeys(name)
 	entered := func(name string, f func(e reportedEdge)) {
 		known := map[string]bool{}
 		for _, e := range w.receivers[name].all {
@@ -98,7 +98,7 @@ func (w *conditionModel) judgeLimit(name string) {
 	wanted, got, suppressed := map[string]int{}, map[string]int{}, map[string]int{}
 	entered(name, func(e reportedEdge) {
 		key := l.by(e.d.Key().Name)
-		came[key] = append(came[key], e.asked)
+		came[key] = append(came[key], e.keyTime)
 		got[key]++
 		suppressed[key] += e.d.Suppressed
 	})
@@ -108,7 +108,7 @@ func (w *conditionModel) judgeLimit(name string) {
 		for j := range at {
 			for i := range j {
 				if n, most := j-i+1, l.burst+int((at[j]-at[i])/l.every); n > most {
-					w.failf("%s: %d of %s were told from %v to %v, want %d at most", name, n, key, at[i], at[j], most)
+					w.failf("%s: %d of %s were reported from %v to %v, want %d at most", name, n, key, at[i], at[j], most)
 				}
 			}
 		}
@@ -120,30 +120,30 @@ func (w *conditionModel) judgeLimit(name string) {
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
 		// a condition that waited for long is counted more than once
 		if n := wanted[key]; got[key]+suppressed[key] < n {
-			w.failf("%s: of %s %d were told and %d suppressed, want %d together", name, key, got[key], suppressed[key], n)
+			w.failf("%s: of %s %d were reported and %d suppressed, want %d together", name, key, got[key], suppressed[key], n)
 		}
 	}
 }
 
-// judgeKeys checks the reports of each key, which came in order.
-func (w *conditionModel) judgeKeys(name string) {
+// checkKeys checks the reports of each key, which came in order.
+func (w *conditionModel) checkKeys(name string) {
 	// by key: the objects since the key was reported
-	l, known, told := limitCases[name], map[string]bool{}, map[string]map[string]bool{}
+	l, known, reported := limitCases[name], map[string]bool{}, map[string]map[string]bool{}
 	for _, e := range w.receivers[name].all {
 		if known[e.ID] {
 			continue // repeated after a crash
 		}
 		known[e.ID] = true
 		switch key := l.by(e.d.Key().Name); {
-		case e.d.Op == event.Left && told[key] == nil:
-			w.failf("%s: that %s is over was told, when %s was not", name, e.d.Object().UID(), key)
+		case e.d.Op == event.Left && reported[key] == nil:
+			w.failf("%s: that %s is over was reported, when %s was not", name, e.d.Object().UID(), key)
 		case e.d.Op == event.Left:
-			delete(told, key)
+			delete(reported, key)
 		default:
-			if told[key] == nil {
-				told[key] = map[string]bool{}
+			if reported[key] == nil {
+				reported[key] = map[string]bool{}
 			}
-			told[key][e.d.Object().UID()] = true
+			reported[key][e.d.Object().UID()] = true
 		}
 	}
 	on := map[string]bool{}
@@ -152,13 +152,13 @@ func (w *conditionModel) judgeKeys(name string) {
 			continue
 		}
 		key := l.by(o.Key().Name)
-		if on[key] = true; !told[key][o.UID()] {
-			w.failf("%s: in the end %s is on, and that was not told", name, o.UID())
+		if on[key] = true; !reported[key][o.UID()] {
+			w.failf("%s: in the end %s is on, and that was not reported", name, o.UID())
 		}
 	}
-	for key := range told {
+	for key := range reported {
 		if !on[key] {
-			w.failf("%s: the end of %s was not told", name, key)
+			w.failf("%s: the end of %s was not reported", name, key)
 		}
 	}
 }

@@ -39,8 +39,8 @@ func TestConditionSwap(t *testing.T) {
 			change.Swap()
 			change.Finish(t.Context())
 			pass(time.Second)
-			if told, suppressed := len(s.got()), b.value("route_deltas_total", "r", "suppressed"); told != n/2 || suppressed != n/2 {
-				t.Errorf("%d were told, %v suppressed, want %d each", told, suppressed, n/2)
+			if reported, suppressed := len(s.got()), b.value("route_deltas_total", "r", "suppressed"); reported != n/2 || suppressed != n/2 {
+				t.Errorf("%d were reported, %v suppressed, want %d each", reported, suppressed, n/2)
 			}
 		})
 	}
@@ -100,10 +100,10 @@ func TestSwapWhileDueIsKeyed(t *testing.T) {
 func TestConditionRemoved(t *testing.T) {
 	for _, store := range []pipeline.Store{nil, &flakyStore{fakeStore: fakeStore{}}} {
 		synctest.Test(t, func(t *testing.T) {
-			asked := 0
+			calls := 0
 			counted := func(_ context.Context, d *event.Delta) (string, error) {
 				if d.Op == event.Entered || d.Op == event.Deleted && d.Old.ResourceVersion() == "2" {
-					asked++
+					calls++
 				}
 				return d.Key().Name, nil
 			}
@@ -115,8 +115,8 @@ func TestConditionRemoved(t *testing.T) {
 			b.Start(t.Context())
 			b.admit(conditionDelta(t, event.Added, "a", 1, true), conditionDelta(t, event.Deleted, "b", 2, true))
 			pass(90 * time.Second)
-			if asked < 2 {
-				t.Errorf("asked %d times", asked)
+			if calls < 2 {
+				t.Errorf("%d calls", calls)
 			}
 			change, err := b.Prepare(nil)
 			if err != nil {
@@ -130,10 +130,10 @@ func TestConditionRemoved(t *testing.T) {
 					t.Errorf("%d records are on disk, want what is known of an object each, and of the condition", n)
 				}
 			}
-			before := asked
+			before := calls
 			pass(24 * time.Hour)
-			if asked != before {
-				t.Errorf("asked %d times more", asked-before)
+			if calls != before {
+				t.Errorf("%d calls more", calls-before)
 			}
 			if cuts := b.Dirty(); len(cuts) != 0 {
 				t.Errorf("%+v is handed over", cuts)
@@ -172,7 +172,7 @@ func TestLimitQuietReload(t *testing.T) {
 			t.Errorf("%v were suppressed", n)
 		}
 		if got := s.got(); !slices.Contains(got, "added b1@3") || !slices.Contains(got, "added a3@4") {
-			t.Errorf("told %q", got)
+			t.Errorf("reported %q", got)
 		}
 		b.balanced("r")
 	})

@@ -56,7 +56,7 @@ func (s *recordingSink) data() []string {
 func expectData(t *testing.T, s *recordingSink, want ...string) {
 	t.Helper()
 	if got := s.data(); !slices.Equal(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+		t.Errorf("reported %q, want %q", got, want)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestConditionRestart(t *testing.T) {
 			pass(30 * time.Second)
 			d.cut(b)
 			if n := b.Pending("r"); n != 0 {
-				t.Errorf("%d are owed", n)
+				t.Errorf("%d are pending", n)
 			}
 		})
 		pass(time.Hour)
@@ -114,7 +114,7 @@ func TestConditionRestart(t *testing.T) {
 			pass(time.Second)
 			b.admit(conditionDelta(t, event.Updated, "b", 9, false))
 			if n := b.Pending("r"); n != 0 {
-				t.Errorf("%d are owed before it is known whether they hold", n)
+				t.Errorf("%d are pending before it is known whether they hold", n)
 			}
 			close(caughtUp)
 			pass(time.Second)
@@ -122,7 +122,7 @@ func TestConditionRestart(t *testing.T) {
 			d.cut(b)
 			pass(time.Second)
 			if got := s.data(); len(got) != 2 || !slices.Contains(got, "entered a@7 late") || !slices.Contains(got, "entered d@4 late") {
-				t.Errorf("told %q", got) // c does not exist any more
+				t.Errorf("reported %q", got) // c does not exist any more
 			}
 			d.cut(b)
 			s.events = nil
@@ -154,7 +154,7 @@ func TestConditionGoneAtStart(t *testing.T) {
 		runOnce(t, d, r, func(b *harness) {
 			b.admit(conditionDelta(t, event.Added, "a", 1, true))
 			if d.soon == 0 {
-				t.Error("nobody is asked for a cut, which what is told waits for")
+				t.Error("no cut is requested, although a report waits for it")
 			}
 			d.cut(b)
 			pass(time.Second)
@@ -209,7 +209,7 @@ func TestConditionNew(t *testing.T) {
 			slices.SortFunc(got, func(a, b string) int { return int(a[len(a)-1]) - int(b[len(b)-1]) })
 			slices.SortFunc(want, func(a, b string) int { return int(a[len(a)-1]) - int(b[len(b)-1]) })
 			if !slices.Equal(got, want) || b.NeedsRescan("new") {
-				t.Errorf("existing %v: told %q, want %q", existing, got, want)
+				t.Errorf("existing %v: reported %q, want %q", existing, got, want)
 			}
 		})
 	}
@@ -424,7 +424,7 @@ func TestConditionTable(t *testing.T) {
 		got := s.data()
 		slices.SortFunc(got, func(a, b string) int { return int(a[len(a)-1]) - int(b[len(b)-1]) })
 		if !slices.Equal(got, []string{"entered a@1", "left a@2", "entered b@3", "left b@4"}) {
-			t.Errorf("told %q", got)
+			t.Errorf("reported %q", got)
 		}
 	})
 }

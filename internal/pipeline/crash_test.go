@@ -265,7 +265,7 @@ func (p crashPlan) run(t *testing.T) (wrong error) {
 				l.admit(d)
 			}
 			if step.wait > 0 {
-				l.settle(time.Duration(step.wait) * 100 * time.Millisecond)
+				l.waitIdle(time.Duration(step.wait) * 100 * time.Millisecond)
 			}
 			switch step.then {
 			case "cut":
@@ -274,7 +274,7 @@ func (p crashPlan) run(t *testing.T) (wrong error) {
 				l.cut()
 				for _, r := range before {
 					if n := len(l.store.fakeStore[r.Name]); step.wait > 0 && n != r.Pending {
-						l.failf("route %s owes %d deltas, on disk %d", r.Name, r.Pending, n)
+						l.failf("route %s has %d pending deltas, on disk %d", r.Name, r.Pending, n)
 					}
 				}
 				for _, r := range l.b.Status() {

@@ -191,7 +191,7 @@ func TestDirtyBeforeLetters(t *testing.T) {
 			}
 		}
 		if n := len(k.pending("r")); n != 2 {
-			t.Errorf("%d are owed", n)
+			t.Errorf("%d are pending", n)
 		}
 		pass(time.Second)
 	})

@@ -24,10 +24,10 @@ var errBad = errors.New("not acceptable")
 
 // counting returns a handler with a result of the given kind for the object "a", and counts its
 // calls for it.
-func counting(asked *int, result plugins.Result) handlerFunc {
+func counting(calls *int, result plugins.Result) handlerFunc {
 	return handleEach(func(d *event.Delta) plugins.Result {
 		if d.Key().Name == "a" {
-			*asked++
+			*calls++
 			return result
 		}
 		return ok(d)
@@ -38,7 +38,7 @@ func TestRejected(t *testing.T) {
 	// Guarantee: no-silent-loss, handler-fails, never-succeeds
 	tests := map[string]struct {
 		result plugins.Result
-		asked  int
+		calls  int
 	}{
 		"fail":          {plugins.Result{Verdict: plugins.Fail, Err: errBad}, 4},
 		"fail, no why":  {plugins.Result{Verdict: plugins.Fail}, 4},
@@ -51,24 +51,24 @@ func TestRejected(t *testing.T) {
 		for onFailure, outcome := range outcomes {
 			t.Run(name+" "+outcome, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s, asked := &recordingSink{}, 0
+					s, calls := &recordingSink{}, 0
 					b := start(t, pipeline.Route{
-						Sinks: to(s), Handler: counting(&asked, test.result), OnFailure: onFailure,
+						Sinks: to(s), Handler: counting(&calls, test.result), OnFailure: onFailure,
 						Retry: pipeline.Retry{Attempts: 3, Backoff: time.Second},
 					})
 					begin := time.Now()
 					b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Updated, "b", 1, 2))
 					b.drain()
-					if asked != test.asked {
-						t.Errorf("asked %d times, want %d", asked, test.asked)
+					if calls != test.calls {
+						t.Errorf("%d calls, want %d", calls, test.calls)
 					}
-					if took := time.Since(begin); test.asked == 4 && (took < 3500*time.Millisecond || took > 7100*time.Millisecond) {
+					if took := time.Since(begin); test.calls == 4 && (took < 3500*time.Millisecond || took > 7100*time.Millisecond) {
 						t.Errorf("took %v, want 1s + 2s + 4s, less up to half at random", took)
 					}
 					equal(t, "sink", s.got(), "updated b@2")
 					if outcome == metrics.DeadLettered {
 						equal(t, "dead letters", b.letters.got(), "a@1 ")
-						if l := b.letters.all[0]; l.Attempts != test.asked || l.Error == "" || l.Route != "route0" {
+						if l := b.letters.all[0]; l.Attempts != test.calls || l.Error == "" || l.Route != "route0" {
 							t.Errorf("got %+v", l)
 						}
 					}
@@ -206,9 +206,9 @@ func TestFilterErrors(t *testing.T) {
 func TestPause(t *testing.T) {
 	// Guarantee: no-silent-loss
 	synctest.Test(t, func(t *testing.T) {
-		s0, s1, asked := &recordingSink{}, &recordingSink{}, 0
+		s0, s1, calls := &recordingSink{}, &recordingSink{}, 0
 		b := start(t,
-			pipeline.Route{Sinks: to(s0), OnFailure: pipeline.Pause, Handler: counting(&asked, plugins.Result{Verdict: plugins.Fail, Err: errBad})},
+			pipeline.Route{Sinks: to(s0), OnFailure: pipeline.Pause, Handler: counting(&calls, plugins.Result{Verdict: plugins.Fail, Err: errBad})},
 			pipeline.Route{Sinks: to(s0, s1)[1:]},
 		)
 		b.admit(delta(t, event.Added, "a", 0, 1))
@@ -218,8 +218,8 @@ func TestPause(t *testing.T) {
 		equal(t, "paused", s0.got())
 		equal(t, "the other", s1.got(), "added a@1", "updated a@2", "added b@3")
 		status := b.Status()[0]
-		if status.Pending != 3 || !strings.Contains(status.Paused, "added pods default/a") || !strings.Contains(status.Paused, errBad.Error()) || asked != 1 {
-			t.Errorf("asked %d times, %+v", asked, status)
+		if status.Pending != 3 || !strings.Contains(status.Paused, "added pods default/a") || !strings.Contains(status.Paused, errBad.Error()) || calls != 1 {
+			t.Errorf("%d calls, %+v", calls, status)
 		}
 		if b.Status()[1].Paused != "" {
 			t.Error("the other route is paused too")
@@ -242,14 +242,14 @@ func TestSinksAreIndependent(t *testing.T) {
 			}
 			return nil
 		}}
-		s1, asked := &recordingSink{}, 0
-		b := start(t, pipeline.Route{Sinks: to(s0, s1), Handler: counting(&asked, plugins.Result{Events: []plugins.Emit{
+		s1, calls := &recordingSink{}, 0
+		b := start(t, pipeline.Route{Sinks: to(s0, s1), Handler: counting(&calls, plugins.Result{Events: []plugins.Emit{
 			{Data: []byte("0")}, {Data: []byte("1")}, {Data: []byte("2")},
 		}})})
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		pass(time.Minute)
 		if len(s0.got()) != 2 || len(s1.got()) != 3 || b.Pending("route0") != 1 {
-			t.Errorf("s0 %v, s1 %v, owed %d", s0.got(), s1.got(), b.Pending("route0"))
+			t.Errorf("s0 %v, s1 %v, pending %d", s0.got(), s1.got(), b.Pending("route0"))
 		}
 		down = false
 		b.drain()
@@ -258,8 +258,8 @@ func TestSinksAreIndependent(t *testing.T) {
 			data = append(data, string(e.Data))
 		}
 		equal(t, "s0", data, "0", "2", "1")
-		if len(s1.events) != 3 || asked != 1 {
-			t.Errorf("s1 %v, handled %d times", s1.got(), asked)
+		if len(s1.events) != 3 || calls != 1 {
+			t.Errorf("s1 %v, handled %d times", s1.got(), calls)
 		}
 		if n := b.value("route_events_total", "route0", "s0", "retried"); n < 2 {
 			t.Errorf("%v retried", n)
@@ -322,8 +322,8 @@ func TestDeadLettersFail(t *testing.T) {
 			}
 			return nil
 		}}
-		asked := 0
-		b := start(t, pipeline.Route{Sinks: to(s), Handler: counting(&asked, plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(errBad)})})
+		calls := 0
+		b := start(t, pipeline.Route{Sinks: to(s), Handler: counting(&calls, plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(errBad)})})
 		b.letters.refuse = func(checkpoint.Letter) error {
 			if full {
 				return errors.New("no space left on device")
@@ -333,8 +333,8 @@ func TestDeadLettersFail(t *testing.T) {
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Updated, "b", 2, 3), delta(t, event.Added, "c", 0, 4))
 		pass(time.Hour)
 		equal(t, "sink", s.got(), "added c@4")
-		if owed := b.Pending("route0"); owed != 3 || asked != 1 || tries != 1 {
-			t.Errorf("%d owed, handled %d times, sent %d times", owed, asked, tries)
+		if pending := b.Pending("route0"); pending != 3 || calls != 1 || tries != 1 {
+			t.Errorf("%d pending, handled %d times, sent %d times", pending, calls, tries)
 		}
 		full = false
 		b.drain()

@@ -150,8 +150,8 @@ const entryBytes = 500
 func (k *flakyStore) weigh(route string) (bytes, all int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, owed := range k.fakeStore {
-		all += int64(len(owed)) * entryBytes
+	for _, pending := range k.fakeStore {
+		all += int64(len(pending)) * entryBytes
 	}
 	return int64(len(k.fakeStore[route])) * entryBytes, all
 }

@@ -73,7 +73,7 @@ func TestGroups(t *testing.T) {
 		pass(15 * time.Second)
 		b.admit(delta(t, event.Updated, "a3", 3, 22))
 		if n := b.Pending("r"); n != 3 {
-			t.Errorf("%d are owed while the sink is down", n)
+			t.Errorf("%d are pending while the sink is down", n)
 		}
 		down.Store(false)
 		pass(5 * time.Second)

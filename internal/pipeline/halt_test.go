@@ -24,10 +24,10 @@ func TestSinkPausesARoute(t *testing.T) {
 	for name, onFailure := range map[string]pipeline.OnFailure{"deadLetter": pipeline.DeadLetter, "drop": pipeline.Drop, "pause": pipeline.Pause} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				asked := 0
+				calls := 0
 				s := &recordingSink{refuse: func(e event.Event) error {
 					if e.Route == "route0" && e.Subject != "default/a" {
-						asked++
+						calls++
 						return plugins.Pause(errors.New("too much of it"))
 					}
 					return nil
@@ -42,8 +42,8 @@ func TestSinkPausesARoute(t *testing.T) {
 				equal(t, "delivered", s.got(), "added a@1", "added a@1", "added b@2", "added c@3")
 				equal(t, "dead letters", b.letters.got())
 				status := b.Status()[0]
-				if status.Pending != 2 || asked != 1 || !strings.Contains(status.Paused, "added pods default/b") || !strings.Contains(status.Paused, "too much of it") {
-					t.Errorf("asked %d times, %+v", asked, status)
+				if status.Pending != 2 || calls != 1 || !strings.Contains(status.Paused, "added pods default/b") || !strings.Contains(status.Paused, "too much of it") {
+					t.Errorf("%d calls, %+v", calls, status)
 				}
 				if b.value("route_paused", "route0") != 1 || b.value("route_paused", "route1") != 0 {
 					t.Error("the metric says something else")
@@ -139,10 +139,10 @@ func TestPauseAcrossRestarts(t *testing.T) {
 // requests, without an effect on the breaker or on other events.
 func TestSinkPostponesAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		began, asked := time.Now(), 0
+		began, calls := time.Now(), 0
 		s := &recordingSink{refuse: func(e event.Event) error {
 			if e.Subject == "default/a" && time.Since(began) < time.Hour {
-				asked++
+				calls++
 				return plugins.Postpone(errors.New("not yet"), 10*time.Minute)
 			}
 			return nil
@@ -157,8 +157,8 @@ func TestSinkPostponesAnEvent(t *testing.T) {
 			}
 		}
 		pass(2 * time.Hour)
-		if got := s.got(); len(got) != 11 || got[10] != "added a@1" || asked < 5 || asked > 7 {
-			t.Errorf("asked %d times, delivered %q", asked, got)
+		if got := s.got(); len(got) != 11 || got[10] != "added a@1" || calls < 5 || calls > 7 {
+			t.Errorf("%d calls, delivered %q", calls, got)
 		}
 		equal(t, "dead letters", b.letters.got())
 	})

@@ -53,7 +53,7 @@ func TestGone(t *testing.T) {
 			got := s.data()
 			slices.Sort(got)
 			if !slices.Equal(got, []string{"deleted a@1", "deleted e1@5"}) {
-				t.Errorf("told %q", got)
+				t.Errorf("reported %q", got)
 			}
 			d.cut(b)
 		})

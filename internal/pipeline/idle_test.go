@@ -89,7 +89,7 @@ func TestClock(t *testing.T) {
 		t.Errorf("came %q, want %q", came, want)
 	}
 	if got := b.letters.got(); !slices.Equal(got, []string{"b@2 slow"}) || b.Pending("route1") != 0 {
-		t.Errorf("dead letters %v, owed %d", got, b.Pending("route1"))
+		t.Errorf("dead letters %v, pending %d", got, b.Pending("route1"))
 	}
 }
 
@@ -113,12 +113,12 @@ func TestIdle(t *testing.T) {
 	}
 	b.passTo(clock, epoch.Add(time.Hour))
 	if got := []int{b.Pending("route0"), b.Pending("route1")}; !slices.Equal(got, []int{1, 1}) {
-		t.Errorf("owed %v", got)
+		t.Errorf("pending %v", got)
 	}
 	close(ready)
 	b.passTo(clock, epoch.Add(2*time.Hour))
-	if owed := b.Pending("route0"); owed != 0 {
-		t.Errorf("owed %d when ready", owed)
+	if pending := b.Pending("route0"); pending != 0 {
+		t.Errorf("pending %d when ready", pending)
 	}
 	d := delta(t, event.Added, "a", 0, 1)
 	d.Source = "held"
@@ -130,8 +130,8 @@ func TestIdle(t *testing.T) {
 	}
 	close(held)
 	b.passTo(clock, epoch.Add(2*time.Hour))
-	if owed := b.Pending("route2"); owed != 0 {
-		t.Errorf("owed %d when it is idle", owed)
+	if pending := b.Pending("route2"); pending != 0 {
+		t.Errorf("pending %d when it is idle", pending)
 	}
 }
 
@@ -212,8 +212,8 @@ func (s scenario) play(t testing.TB, clock timer.Clock, pass func(*harness, time
 		b.admit(x)
 	}
 	pass(b, time.Hour)
-	if owed := b.Pending("route0"); owed > 0 {
-		t.Errorf("owed %d after an hour", owed)
+	if pending := b.Pending("route0"); pending > 0 {
+		t.Errorf("pending %d after an hour", pending)
 	}
 	if err := b.Close(t.Context()); err != nil {
 		t.Error(err)

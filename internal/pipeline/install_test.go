@@ -42,7 +42,7 @@ func TestChangedSinks(t *testing.T) {
 			equal(t, name, s.got(), "added x@1")
 		}
 		if saved.write(t, b.Dirty()); len(saved["r"]) != 0 {
-			t.Errorf("%v is owed on disk", saved["r"])
+			t.Errorf("%v is pending on disk", saved["r"])
 		}
 		b.balanced("r")
 	})
@@ -78,7 +78,7 @@ func TestChangedRouteOfAStuckHandler(t *testing.T) {
 		equal(t, "in the end", s.got(), "added a@1", "updated a@2", "updated a@3")
 		b.balanced("r")
 		if n := b.Pending("r"); n != 0 {
-			t.Errorf("%d are owed", n)
+			t.Errorf("%d are pending", n)
 		}
 	})
 }
@@ -137,7 +137,7 @@ func TestChangedWhileItPauses(t *testing.T) {
 		b.exchange(nil, second)
 		pass(time.Minute)
 		if s := b.Status()[0]; s.Paused != "" || s.Pending != 0 {
-			t.Errorf("paused: %q, %d owed", s.Paused, s.Pending)
+			t.Errorf("paused: %q, %d pending", s.Paused, s.Pending)
 		}
 		equal(t, "good", good.got(), "added a@1")
 	})
@@ -186,16 +186,16 @@ func TestChangedKey(t *testing.T) {
 // TestChangedWhileItIsAsked: a late verdict of the previous configuration's filter is ignored.
 func TestChangedWhileItIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, asked, ready := &recordingSink{}, make(chan struct{}), make(chan struct{})
+		s, evaluated, ready := &recordingSink{}, make(chan struct{}), make(chan struct{})
 		first, second := routeOf("r", "1", s), routeOf("r", "2", s)
 		first.Ready = ready
-		first.Filter = filters.Func(func(context.Context, *event.Delta) (bool, error) { <-asked; return false, nil })
+		first.Filter = filters.Func(func(context.Context, *event.Delta) (bool, error) { <-evaluated; return false, nil })
 		b := start(t, first)
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		close(ready)
 		pass(time.Second)
 		b.exchange(nil, second)
-		close(asked)
+		close(evaluated)
 		pass(time.Second)
 		equal(t, "delivered", s.got(), "added a@1")
 		b.balanced("r")

@@ -75,7 +75,7 @@ func TestLimit(t *testing.T) {
 			t.Errorf("%v suppressed", n)
 		}
 		if n := len(b.letters.got()); n != 2 {
-			t.Errorf("%d dead letters, want those without a key that can be told", n)
+			t.Errorf("%d dead letters, want those without a key that can be evaluated", n)
 		}
 		b.balanced("route0")
 	})
@@ -244,7 +244,7 @@ func TestLimitEdges(t *testing.T) {
 		b.admit(conditionDelta(t, event.Added, "a1", 1, true), conditionDelta(t, event.Added, "a2", 2, true), conditionDelta(t, event.Added, "a3", 3, true))
 		b.admit(conditionDelta(t, event.Updated, "a1", 4, false), conditionDelta(t, event.Updated, "a3", 5, false))
 		if n := b.Pending("r"); n != 1 {
-			t.Errorf("%d are owed, want that it holds for the first", n)
+			t.Errorf("%d are pending, want that it holds for the first", n)
 		}
 		pass(2 * time.Hour)
 		b.admit(conditionDelta(t, event.Deleted, "a2", 2, true))

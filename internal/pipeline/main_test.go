@@ -178,13 +178,13 @@ func (b *harness) balanced(route string) {
 	value := b.values()
 	get := func(result string) float64 { return value("route_deltas_total", route, result) }
 	ended := get(metrics.Delivered) + get(metrics.Dropped) + get(metrics.DeadLettered) + get(metrics.Coalesced) + get(metrics.Suppressed)
-	owed := float64(b.Pending(route))
-	if matched := get(metrics.Matched); matched != ended+owed {
-		b.t.Errorf("route %s: matched %v, but delivered %v + dropped %v + dead-lettered %v + folded %v + suppressed %v + owed %v", route, matched,
-			get(metrics.Delivered), get(metrics.Dropped), get(metrics.DeadLettered), get(metrics.Coalesced), get(metrics.Suppressed), owed)
+	pending := float64(b.Pending(route))
+	if matched := get(metrics.Matched); matched != ended+pending {
+		b.t.Errorf("route %s: matched %v, but delivered %v + dropped %v + dead-lettered %v + coalesced %v + suppressed %v + pending %v", route, matched,
+			get(metrics.Delivered), get(metrics.Dropped), get(metrics.DeadLettered), get(metrics.Coalesced), get(metrics.Suppressed), pending)
 	}
-	if depth := value("route_queue_deltas", route); depth != owed {
-		b.t.Errorf("route %s: route_queue_deltas %v, owed %v", route, depth, owed)
+	if depth := value("route_queue_deltas", route); depth != pending {
+		b.t.Errorf("route %s: route_queue_deltas %v, pending %v", route, depth, pending)
 	}
 }
 

@@ -16,15 +16,15 @@ import (
 func TestOverflow(t *testing.T) {
 	// Guarantee: uncounted-drops
 	tests := map[string]struct {
-		deliver  pipeline.Deliver
-		overflow pipeline.Overflow
-		want     []string
-		folded   float64
-		dropped  float64
+		deliver   pipeline.Deliver
+		overflow  pipeline.Overflow
+		want      []string
+		coalesced float64
+		dropped   float64
 	}{
 		"every, room enough": {want: []string{"added a@1", "added c@6", "updated a@2", "updated c@7", "updated a@3", "deleted a@4"}},
-		"latest":             {deliver: pipeline.Latest, want: []string{"added a@1", "added c@7", "deleted a@4"}, folded: 3},
-		"fold":               {overflow: pipeline.Coalesce, want: []string{"added a@1", "added c@7", "deleted a@4"}, folded: 3},
+		"latest":             {deliver: pipeline.Latest, want: []string{"added a@1", "added c@7", "deleted a@4"}, coalesced: 3},
+		"fold":               {overflow: pipeline.Coalesce, want: []string{"added a@1", "added c@7", "deleted a@4"}, coalesced: 3},
 		"dropOldest":         {overflow: pipeline.DropOldest, want: []string{"added a@1", "added c@6", "updated c@7"}, dropped: 3},
 	}
 	for name, test := range tests {
@@ -32,7 +32,7 @@ func TestOverflow(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, open := blockingSink()
 				capacity := 3
-				if test.overflow == pipeline.Coalesce && test.folded == 0 || test.deliver == pipeline.Latest {
+				if test.overflow == pipeline.Coalesce && test.coalesced == 0 || test.deliver == pipeline.Latest {
 					capacity = 100
 				}
 				b := start(t, pipeline.Route{Sinks: to(s), Deliver: test.deliver, Overflow: test.overflow, Capacity: capacity, Batch: pipeline.Batch{Size: 1}})
@@ -44,8 +44,8 @@ func TestOverflow(t *testing.T) {
 				open()
 				b.drain()
 				equal(t, "sink", s.got(), test.want...)
-				if n := b.value("route_deltas_total", "route0", metrics.Coalesced); n != test.folded {
-					t.Errorf("%v folded, want %v", n, test.folded)
+				if n := b.value("route_deltas_total", "route0", metrics.Coalesced); n != test.coalesced {
+					t.Errorf("%v coalesced, want %v", n, test.coalesced)
 				}
 				if n := b.value("route_deltas_total", "route0", metrics.Dropped); n != test.dropped {
 					t.Errorf("%v dropped, want %v", n, test.dropped)
@@ -72,8 +72,8 @@ func TestFoldIsBoundedByObjects(t *testing.T) {
 				}
 				version += 3
 			}
-			if owed := b.Pending("route0"); owed > 1+3*2+1 {
-				t.Fatalf("%d owed", owed)
+			if pending := b.Pending("route0"); pending > 1+3*2+1 {
+				t.Fatalf("%d pending", pending)
 			}
 		}
 		open()
@@ -206,8 +206,8 @@ func TestUnreadyIsBoundedToo(t *testing.T) {
 			b.admit(delta(t, event.Added, "a", 0, 1))
 			for version := 2; version < 10; version++ {
 				b.admit(delta(t, event.Updated, "a", version-1, version))
-				if owed := b.Pending("route0"); owed > 3 {
-					t.Errorf("%d owed", owed)
+				if pending := b.Pending("route0"); pending > 3 {
+					t.Errorf("%d pending", pending)
 				}
 			}
 			close(ready)

@@ -215,20 +215,20 @@ func TestKeys(t *testing.T) {
 func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		ready, asked := make(chan struct{}), 0
+		ready, calls := make(chan struct{}), 0
 		b := start(t, pipeline.Route{
 			Sinks: to(s), Ready: ready, Concurrency: 3, Deliver: pipeline.Latest,
 			Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) {
-				asked++
+				calls++
 				return d.Key().Name != "b" && d.Object().ResourceVersion() != "5", nil
 			}),
-			Key: func(context.Context, *event.Delta) (string, error) { asked++; return "k", nil },
+			Key: func(context.Context, *event.Delta) (string, error) { calls++; return "k", nil },
 		})
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Updated, "a", 1, 3), delta(t, event.Added, "c", 0, 4),
 			delta(t, event.Updated, "a", 3, 5))
 		pass(time.Hour)
-		if status := b.Status()[0]; asked != 0 || status.Pending != 5 || !status.Waiting {
-			t.Errorf("asked %d times, %+v", asked, status)
+		if status := b.Status()[0]; calls != 0 || status.Pending != 5 || !status.Waiting {
+			t.Errorf("%d calls, %+v", calls, status)
 		}
 		close(ready)
 		b.drain()
@@ -280,7 +280,7 @@ func TestDrainTimesOutAndCloseStops(t *testing.T) {
 			t.Errorf("Close again: %v", err)
 		}
 		if n := b.Pending("hangs"); n != 2 {
-			t.Errorf("%d owed after Close, want 2", n)
+			t.Errorf("%d pending after Close, want 2", n)
 		}
 		b.balanced("hangs")
 	})

@@ -200,7 +200,7 @@ func TestYield(t *testing.T) {
 		<-passed
 		end()
 		if n := b.Pending("r"); n != 2 {
-			t.Errorf("%d owed, want 2", n)
+			t.Errorf("%d pending, want 2", n)
 		}
 	})
 }

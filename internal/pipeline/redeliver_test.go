@@ -46,7 +46,7 @@ func TestRedeliver(t *testing.T) {
 			t.Errorf("twice at a time: %v", err)
 		}
 		if cuts := b.Dirty(); len(cuts) > 0 {
-			t.Errorf("the checkpoint was told: %v", cuts)
+			t.Errorf("the checkpoint got: %v", cuts)
 		}
 		pass(time.Second)
 		equal(t, "dead letters", b.letters.got(), "a@1 s1", "b@2 s1", "a@1 s1")
@@ -64,7 +64,7 @@ func TestRedeliver(t *testing.T) {
 			t.Error("what is redelivered is not flagged, or what is not is")
 		}
 		if cuts := b.Dirty(); len(cuts) > 0 {
-			t.Errorf("the checkpoint was told: %v", cuts)
+			t.Errorf("the checkpoint got: %v", cuts)
 		}
 		b.balanced("route0")
 	})

@@ -45,7 +45,7 @@ func TestReminders(t *testing.T) {
 			b.admit(conditionDelta(t, event.Added, "a", 1, true))
 			hold(b, 8)
 			if n := b.Pending("r"); n != 1 {
-				t.Errorf("%d are owed, want that it holds", n)
+				t.Errorf("%d are pending, want that it holds", n)
 			}
 			down.Store(false)
 			pass(time.Second)
@@ -54,13 +54,13 @@ func TestReminders(t *testing.T) {
 			down.Store(true)
 			hold(b, 8)
 			if n := b.Pending("r"); n != 1 {
-				t.Errorf("%d are owed, want a reminder", n)
+				t.Errorf("%d are pending, want a reminder", n)
 			}
 		})
 		runOnce(t, d, r, func(b *harness) {
 			hold(b, 3)
 			if n := b.Pending("r"); n != 1 {
-				t.Errorf("%d are owed after a restart, want a reminder", n)
+				t.Errorf("%d are pending after a restart, want a reminder", n)
 			}
 			b.admit(conditionDelta(t, event.Updated, "a", 2, false), conditionDelta(t, event.Updated, "a", 3, true))
 			hold(b, 2)
@@ -69,7 +69,7 @@ func TestReminders(t *testing.T) {
 			pass(time.Minute)
 			got := s.data()
 			if len(got) < 3 || got[1] != "left a@2" || got[2] != "entered a@3" {
-				t.Errorf("told %q", got)
+				t.Errorf("reported %q", got)
 			}
 			b.balanced("r")
 		})

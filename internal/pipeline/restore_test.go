@@ -22,10 +22,10 @@ import (
 )
 
 // restart creates and starts a pipeline of a route with pending deltas.
-func restart(t testing.TB, r pipeline.Route, owed ...checkpoint.Pending) *harness {
+func restart(t testing.TB, r pipeline.Route, pending ...checkpoint.Pending) *harness {
 	t.Helper()
 	b := openAs(t, pipeline.Config{Store: fakeStore{}}, r)
-	if err := b.Restore("route0", owed, checkpoint.Backlog{}); err != nil {
+	if err := b.Restore("route0", pending, checkpoint.Backlog{}); err != nil {
 		t.Fatal(err)
 	}
 	b.Start(t.Context())
@@ -36,20 +36,20 @@ func TestRestoreRefuses(t *testing.T) {
 	r := pipeline.Route{Sinks: to(&recordingSink{})}
 	a := checkpoint.Pending{ID: 1, Delta: delta(t, event.Added, "a", 0, 1)}
 	tests := map[string]struct {
-		fresh bool
-		do    func(*harness)
-		route string
-		owed  []checkpoint.Pending
-		want  string
+		fresh   bool
+		do      func(*harness)
+		route   string
+		pending []checkpoint.Pending
+		want    string
 	}{
 		"no such route": {route: "other", want: "no such route"},
-		"not durable":   {fresh: true, owed: []checkpoint.Pending{a}, want: "not durable"},
+		"not durable":   {fresh: true, pending: []checkpoint.Pending{a}, want: "not durable"},
 		"started":       {do: func(b *harness) { b.Start(t.Context()) }, want: "has started"},
-		"admitted":      {do: func(b *harness) { b.admit(a.Delta) }, owed: []checkpoint.Pending{a}, want: "has pending deltas already"},
-		"twice":         {do: func(b *harness) { _ = b.Restore("route0", []checkpoint.Pending{a}, checkpoint.Backlog{}) }, owed: []checkpoint.Pending{a}, want: "has pending deltas already"},
-		"same number":   {owed: []checkpoint.Pending{a, a}, want: "two deltas 1"},
-		"no delta":      {owed: []checkpoint.Pending{{ID: 4}}, want: "delta 4 has no object"},
-		"no object":     {owed: []checkpoint.Pending{{ID: 4, Delta: &event.Delta{}}}, want: "delta 4 has no object"},
+		"admitted":      {do: func(b *harness) { b.admit(a.Delta) }, pending: []checkpoint.Pending{a}, want: "has pending deltas already"},
+		"twice":         {do: func(b *harness) { _ = b.Restore("route0", []checkpoint.Pending{a}, checkpoint.Backlog{}) }, pending: []checkpoint.Pending{a}, want: "has pending deltas already"},
+		"same number":   {pending: []checkpoint.Pending{a, a}, want: "two deltas 1"},
+		"no delta":      {pending: []checkpoint.Pending{{ID: 4}}, want: "delta 4 has no object"},
+		"no object":     {pending: []checkpoint.Pending{{ID: 4, Delta: &event.Delta{}}}, want: "delta 4 has no object"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestRestoreRefuses(t *testing.T) {
 			if test.route == "" {
 				test.route = "route0"
 			}
-			if err := b.Restore(test.route, test.owed, checkpoint.Backlog{}); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), `"`+test.route+`"`) {
+			if err := b.Restore(test.route, test.pending, checkpoint.Backlog{}); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), `"`+test.route+`"`) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -95,7 +95,7 @@ func TestRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := b.Pending("route0"); n != 4 {
-			t.Errorf("%d owed, want 4", n)
+			t.Errorf("%d pending, want 4", n)
 		}
 		b.admit(delta(t, event.Deleted, "a", 6, 0))
 		b.dirty("restored", "10 deleted a@6 unseen", "-5") // the filter is not evaluated yet
@@ -136,14 +136,14 @@ func TestRestoreFromAFile(t *testing.T) {
 	if err := db.Write(checkpoint.Cut{Routes: cuts}); err != nil {
 		t.Fatal(err)
 	}
-	owed, err := db.LoadRoute("route0", checkpoint.Part{}, func(string) *event.Resource { return pods })
+	pending, err := db.LoadRoute("route0", checkpoint.Part{}, func(string) *event.Resource { return pods })
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "in the file", written([]checkpoint.RouteCut{{Put: owed}}), "7 added b@1 s1 #2", "8 added a@2 unseen", "9 updated b@3 unseen")
+	equal(t, "in the file", written([]checkpoint.RouteCut{{Put: pending}}), "7 added b@1 s1 #2", "8 added a@2 unseen", "9 updated b@3 unseen")
 	s0, s1 := &recordingSink{}, &recordingSink{}
 	r.Sinks, r.Ready = to(s0, s1), nil
-	b = restart(t, r, owed...)
+	b = restart(t, r, pending...)
 	b.drain()
 	got := s0.got()
 	slices.Sort(got)
@@ -152,8 +152,8 @@ func TestRestoreFromAFile(t *testing.T) {
 	if err := db.Write(checkpoint.Cut{Routes: b.Dirty()}); err != nil {
 		t.Fatal(err)
 	}
-	if owed, err := db.LoadRoute("route0", checkpoint.Part{}, func(string) *event.Resource { return pods }); err != nil || len(owed) > 0 {
-		t.Errorf("%d owed in the end, %v", len(owed), err)
+	if pending, err := db.LoadRoute("route0", checkpoint.Part{}, func(string) *event.Resource { return pods }); err != nil || len(pending) > 0 {
+		t.Errorf("%d pending in the end, %v", len(pending), err)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestRestoredFilter(t *testing.T) {
 		equal(t, "not ready", storedDeltas(saved), "1 added a@1 unseen", "2 added bad@2 unseen")
 		close(ready)
 		pass(time.Second)
-		b.dirty("the filter was asked", "1 added a@1")
+		b.dirty("the filter was evaluated", "1 added a@1")
 		b.admit(delta(t, event.Added, "bad", 0, 3), delta(t, event.Added, "c", 0, 4))
 		b.dirty("and fails", "3 added bad@3 unseen", "4 added c@4")
 		if b.Status()[0].Paused == "" {

@@ -37,7 +37,7 @@ func TestAdmitTo(t *testing.T) {
 		put("early")
 		put("filtered") // the filter is not evaluated yet
 		if n := b.Pending("one"); n != 2 {
-			t.Errorf("%d owed, want both", n)
+			t.Errorf("%d pending, want both", n)
 		}
 		close(ready)
 		pass(time.Second)

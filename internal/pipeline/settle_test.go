@@ -55,7 +55,7 @@ func TestSettleTimesOut(t *testing.T) {
 		})
 		b := start(t, pipeline.Route{Handler: hang, Sinks: []pipeline.NamedSink{{Name: "out", Sink: &recordingSink{}}}})
 		if err := b.Settle(t.Context()); err != nil {
-			t.Errorf("nothing is owed: %v", err)
+			t.Errorf("nothing is pending: %v", err)
 		}
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

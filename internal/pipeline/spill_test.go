@@ -159,11 +159,11 @@ func TestSpillBeyondTheDisk(t *testing.T) {
 						synctest.Wait() // dropped deltas make room in the head
 					}
 					most := 4 + 8 + 5 + 1
-					if owed := b.Pending("route0"); owed > most || owed < 8 {
-						t.Errorf("%d owed, at most %d", owed, most)
+					if pending := b.Pending("route0"); pending > most || pending < 8 {
+						t.Errorf("%d pending, at most %d", pending, most)
 					}
 					if !limit.saved && k.soon == 0 {
-						t.Error("nobody asked for a cut")
+						t.Error("no cut was requested")
 					}
 					b.balanced("route0")
 					open()
@@ -209,20 +209,20 @@ func TestSpillBeforeFolding(t *testing.T) {
 				}()
 				b.admit(updates(t, 1, 100)...)
 				if n := lost(); n != 0 || b.Pending("route0") != 100 {
-					t.Errorf("%v of 100 folded or dropped, although the disk had room", n)
+					t.Errorf("%v of 100 coalesced or dropped, although the disk had room", n)
 				}
 				end()
 				<-ended
 				began := time.Now()
 				b.admit(updates(t, 101, 200)...)
 				if waited := time.Since(began); waited != 5*time.Second || lost() == 0 {
-					t.Errorf("waited %v for a disk that takes nothing, %v folded or dropped", waited, lost())
+					t.Errorf("waited %v for a disk that takes nothing, %v coalesced or dropped", waited, lost())
 				}
 				k.cut(b)
 				before := lost()
 				b.admit(updates(t, 201, 202)...)
 				if lost() != before {
-					t.Error("folded or dropped although the disk has caught up")
+					t.Error("coalesced or dropped although the disk has caught up")
 				}
 				open()
 				b.drain()

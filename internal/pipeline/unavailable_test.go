@@ -23,10 +23,10 @@ func TestHandlerUnavailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, began := &recordingSink{}, time.Now()
-				var asked atomic.Int64
+				var calls atomic.Int64
 				h := handleEach(func(d *event.Delta) plugins.Result {
 					if time.Since(began) < back {
-						asked.Add(1)
+						calls.Add(1)
 						err := plugins.Postpone(fmt.Errorf("left alone: %w", errDown), 10*time.Second)
 						return plugins.Result{Verdict: plugins.Retry, Err: err}
 					}
@@ -39,8 +39,8 @@ func TestHandlerUnavailable(t *testing.T) {
 				b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Updated, "a", 1, 2), delta(t, event.Added, "b", 0, 3), delta(t, event.Updated, "a", 2, 4))
 				pass(45 * time.Minute)
 				equal(t, "put aside early", b.letters.got())
-				if asked := asked.Load(); asked < 10 {
-					t.Errorf("asked %d times in 45 minutes", asked)
+				if calls := calls.Load(); calls < 10 {
+					t.Errorf("%d calls in 45 minutes", calls)
 				}
 				pass(80 * time.Minute)
 				if name == "comes back" {

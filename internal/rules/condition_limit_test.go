@@ -50,7 +50,7 @@ func TestConditionsLimit(t *testing.T) {
 			"0s entered a0/1@1 since 0s", "0s entered b/1@5 since 0s",
 			"10m0s entered a1/1@2 since 0s +2", "20m0s entered a2/1@3 since 0s +1", "30m0s entered a3/1@4 since 0s",
 		}},
-		{"what ended untold is counted", rules.ConditionConfig{}, 1, func(b *bench) {
+		{"what ended unreported is counted", rules.ConditionConfig{}, 1, func(b *bench) {
 			b.see("added", "a0", "1")
 			b.see("added", "a1", "1")
 			b.see("updated!", "a1", "1")
@@ -70,13 +70,13 @@ func TestConditionsLimit(t *testing.T) {
 			b.forward(time.Hour)
 			b.see("updated", "a0", "1")
 		}, []string{"0s entered a0/1@1 since 0s", "1m0s left a1/1@4 since 0s", "1h0m0s entered a0/1@7 since 1h0m0s +2"}},
-		{"a key that was told several times ends once", rules.ConditionConfig{}, 2, func(b *bench) {
+		{"a key that was reported several times ends once", rules.ConditionConfig{}, 2, func(b *bench) {
 			b.see("added", "a0", "1")
 			b.see("added", "a1", "1")
 			b.see("deleted", "a1", "1")
 			b.see("updated!", "a0", "1")
 		}, []string{"0s entered a0/1@1 since 0s", "0s entered a1/1@2 since 0s", "0s left a0/1@4 since 0s"}},
-		{"what was not told goes before reminders", rules.ConditionConfig{Every: 10 * time.Minute}, 1, func(b *bench) {
+		{"what was not reported goes before reminders", rules.ConditionConfig{Every: 10 * time.Minute}, 1, func(b *bench) {
 			b.see("added", "a0", "1")
 			b.forward(9 * time.Minute)
 			b.see("added", "a1", "1")
@@ -126,12 +126,12 @@ func TestConditionsLimitChanges(t *testing.T) {
 	restart(30 * time.Minute)
 	b.forward(30 * time.Minute)
 	if len(b.edges) != 1 {
-		t.Fatalf("told %q, want one of two", b.edges)
+		t.Fatalf("reported %q, want one of two", b.edges)
 	}
 	b.Configure(rules.ConditionConfig{Sources: cfg.Sources}, b.clock.Now())
 	b.forward(30*time.Minute + 1)
 	if len(b.edges) != 2 {
-		t.Fatalf("told %q without a limit", b.edges)
+		t.Fatalf("reported %q without a limit", b.edges)
 	}
 	b.edges = nil
 	b.see("updated!", "a0", "1")
@@ -150,7 +150,7 @@ func TestConditionsLimitChanges(t *testing.T) {
 func TestConditionsLimitReturned(t *testing.T) {
 	b := newLimitedBench(t, rules.ConditionConfig{}, tenMinutes(1))
 	var passes []*rules.Pass
-	b.told = func(e rules.Edge) { passes = append(passes, e.Pass) }
+	b.reported = func(e rules.Edge) { passes = append(passes, e.Pass) }
 	b.see("added", "a0", "1")
 	b.see("added", "a1", "1")
 	b.forward(time.Minute)
@@ -173,20 +173,20 @@ func TestConditionsLimitMissing(t *testing.T) {
 
 // limitTruth is the state of each object and key: whether the condition holds, and the reports.
 type limitTruth struct {
-	t        *rapid.T
-	b        *bench
-	cfg      rules.ConditionConfig
-	since    map[string]time.Time // of each object for which it holds
-	told     map[string]bool
-	reported map[string]bool
-	passed   map[string][]time.Time
-	untold   map[string]int // by key: the ends since the last Entered
+	t             *rapid.T
+	b             *bench
+	cfg           rules.ConditionConfig
+	since         map[string]time.Time // of each object for which it holds
+	reportedNames map[string]bool
+	reported      map[string]bool
+	passed        map[string][]time.Time
+	unreported    map[string]int // by key: the ends since the last Entered
 }
 
 // of lists the objects of a key that are reported, or would be without the limit.
 func (l *limitTruth) of(key string) (names []string) {
 	for name, since := range l.since {
-		if keyOf(name) == key && (l.told[name] || !since.Add(l.cfg.For).After(l.b.clock.Now())) {
+		if keyOf(name) == key && (l.reportedNames[name] || !since.Add(l.cfg.For).After(l.b.clock.Now())) {
 			names = append(names, name)
 		}
 	}
@@ -204,28 +204,28 @@ func (l *limitTruth) check(e rules.Edge) {
 		return
 	}
 	since, holds := l.since[name]
-	if !holds || since.Add(l.cfg.For).After(now) || l.told[name] != (e.Repeat > 0) {
-		l.t.Fatalf("%s, which holds: %v, since %v, told: %v", l.b.show(e.Delta), holds, since.Sub(start), l.told[name])
+	if !holds || since.Add(l.cfg.For).After(now) || l.reportedNames[name] != (e.Repeat > 0) {
+		l.t.Fatalf("%s, which holds: %v, since %v, reported: %v", l.b.show(e.Delta), holds, since.Sub(start), l.reportedNames[name])
 	}
-	l.told[name], l.reported[key] = true, true
+	l.reportedNames[name], l.reported[key] = true, true
 	l.passed[key] = append(l.passed[key], now)
 	within(l.t, key, l.passed[key], *l.b.limited)
 	waiting := 0
 	for _, other := range l.of(key) {
-		if !l.told[other] && l.b.Of("pods", event.Key{Name: other}) != nil {
+		if !l.reportedNames[other] && l.b.Of("pods", event.Key{Name: other}) != nil {
 			waiting++
 		}
 	}
-	if want := l.untold[key] + waiting; l.cfg.Every == 0 && l.cfg.For == 0 && e.Suppressed != want {
+	if want := l.unreported[key] + waiting; l.cfg.Every == 0 && l.cfg.For == 0 && e.Suppressed != want {
 		l.t.Fatalf("%s, want %d", l.b.show(e.Delta), want)
 	}
-	untold := l.untold[key]
-	l.untold[key] = 0
+	unreported := l.unreported[key]
+	l.unreported[key] = 0
 	if e.Pass != nil && rapid.IntRange(0, 4).Draw(l.t, "nothing comes of it") == 0 {
-		l.b.limit.Return(e.Pass, untold, now)
+		l.b.limit.Return(e.Pass, unreported, now)
 		l.b.Rouse(e.Pass)
 		l.passed[key] = l.passed[key][:len(l.passed[key])-1]
-		l.untold[key] = untold
+		l.unreported[key] = unreported
 	}
 }
 
@@ -243,10 +243,10 @@ func TestConditionsLimitModel(t *testing.T) {
 		limited := &rules.LimitConfig{Every: 100 * time.Second, Burst: rapid.IntRange(1, 2).Draw(rt, "burst")}
 		b := newLimitedBench(t, cfg, limited)
 		l := &limitTruth{
-			t: rt, b: b, cfg: cfg, since: map[string]time.Time{}, told: map[string]bool{}, reported: map[string]bool{},
-			passed: map[string][]time.Time{}, untold: map[string]int{},
+			t: rt, b: b, cfg: cfg, since: map[string]time.Time{}, reportedNames: map[string]bool{}, reported: map[string]bool{},
+			passed: map[string][]time.Time{}, unreported: map[string]int{},
 		}
-		b.told = l.check
+		b.reported = l.check
 		names := []string{"a1", "a2", "a3", "b1", "b2"}
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			now := b.clock.Now()
@@ -262,14 +262,14 @@ func TestConditionsLimitModel(t *testing.T) {
 			}
 			for key, reported := range l.reported {
 				if reported && len(l.of(key)) == 0 {
-					rt.Fatalf("%q is over, and that is not told: %q", key, b.edges)
+					rt.Fatalf("%q is over, and that is not reported: %q", key, b.edges)
 				}
 			}
 		}
 		b.clock.Advance(b.clock.Now().Add(10 * limited.Every))
 		for _, name := range slices.Sorted(maps.Keys(l.since)) {
-			if !l.told[name] {
-				rt.Fatalf("%s holds, and that is not told: %q", name, b.edges)
+			if !l.reportedNames[name] {
+				rt.Fatalf("%s holds, and that is not reported: %q", name, b.edges)
 			}
 		}
 		for _, name := range names {
@@ -296,11 +296,11 @@ func (l *limitTruth) see(name, op string) {
 			l.since[name] = now
 		}
 	} else {
-		if held && !l.told[name] && !since.Add(l.cfg.For).After(now) {
-			l.untold[keyOf(name)]++
+		if held && !l.reportedNames[name] && !since.Add(l.cfg.For).After(now) {
+			l.unreported[keyOf(name)]++
 		}
 		delete(l.since, name)
-		delete(l.told, name)
+		delete(l.reportedNames, name)
 	}
 	l.b.see(op, name, "1")
 }

@@ -22,22 +22,22 @@ type reference struct {
 }
 
 type held struct {
-	uid     string
-	version int
-	since   time.Time
-	told    bool
-	skipped bool
-	next    time.Time // zero: none is scheduled
-	repeat  int
-	late    bool
+	uid      string
+	version  int
+	since    time.Time
+	reported bool
+	skipped  bool
+	next     time.Time // zero: none is scheduled
+	repeat   int
+	late     bool
 }
 
 func (r *reference) enter(now time.Time, name string, h *held) {
-	if h.told {
+	if h.reported {
 		h.repeat++
 	}
-	r.tell(now, "entered", name, h)
-	h.told, h.next = true, time.Time{}
+	r.report(now, "entered", name, h)
+	h.reported, h.next = true, time.Time{}
 	if r.cfg.Every > 0 {
 		h.next = now.Add(r.cfg.Every)
 	}
@@ -66,7 +66,7 @@ func (r *reference) until(now, to time.Time) {
 	}
 }
 
-func (r *reference) tell(now time.Time, op, name string, h *held) {
+func (r *reference) report(now time.Time, op, name string, h *held) {
 	text := fmt.Sprintf("%s %s %s/%s@%d since %s", now.Sub(start), op, name, h.uid, h.version, h.since.Sub(start))
 	if op == "entered" && h.repeat > 0 {
 		text += fmt.Sprintf(" repeat %d", h.repeat)
@@ -85,18 +85,18 @@ func (r *reference) see(now time.Time, op, name, uid string, version int) {
 	op, not := strings.CutSuffix(op, "!")
 	h := r.objects[name]
 	if op != "deleted" && h != nil && h.uid != uid {
-		if h.told {
-			r.tell(now, "left", name, h)
+		if h.reported {
+			r.report(now, "left", name, h)
 		}
 		delete(r.objects, name)
 		h = nil
 	}
 	if op == "deleted" || not {
-		if h != nil && h.told {
+		if h != nil && h.reported {
 			if op != "deleted" {
 				h.version = version
 			}
-			r.tell(now, "left", name, h)
+			r.report(now, "left", name, h)
 		}
 		delete(r.objects, name)
 		return
@@ -114,7 +114,7 @@ func (r *reference) see(now time.Time, op, name, uid string, version int) {
 		return
 	}
 	h.version = version
-	if op == "listed" && !h.told && !h.skipped {
+	if op == "listed" && !h.reported && !h.skipped {
 		h.since, h.next, h.late = now, now.Add(r.cfg.For), false
 	}
 }
@@ -128,7 +128,7 @@ func (r *reference) restart(now time.Time) {
 		switch {
 		case h.next.IsZero():
 			continue
-		case !h.told:
+		case !h.reported:
 			h.next = h.since.Add(r.cfg.For)
 		case h.next.After(now.Add(r.cfg.Every)):
 			h.next = now.Add(r.cfg.Every)
@@ -184,7 +184,7 @@ func TestConditionsModel(t *testing.T) {
 			slices.Sort(b.edges)
 			slices.Sort(r.edges)
 			if !slices.Equal(b.edges, r.edges) {
-				rt.Fatalf("told\n\t%s\nwant\n\t%s", strings.Join(b.edges, "\n\t"), strings.Join(r.edges, "\n\t"))
+				rt.Fatalf("reported\n\t%s\nwant\n\t%s", strings.Join(b.edges, "\n\t"), strings.Join(r.edges, "\n\t"))
 			}
 		}
 		b.save()

@@ -31,9 +31,9 @@ type bench struct {
 	wheel *timer.Wheel
 	*rules.Conditions
 
-	limited *rules.LimitConfig // nil: there is no limit
-	limit   *rules.Limit       // by the first character of a name
-	told    func(rules.Edge)   // nil: not called
+	limited  *rules.LimitConfig // nil: there is no limit
+	limit    *rules.Limit       // by the first character of a name
+	reported func(rules.Edge)   // nil: not called
 
 	saved, savedLimit map[string]string // the records of the checkpoint
 	last              map[string]*event.Object
@@ -67,7 +67,7 @@ func (b *bench) restart(cfg rules.ConditionConfig, at time.Time) {
 	cfg.Limit = b.limit
 	b.Conditions = rules.NewConditions(cfg, b.wheel, rules.NewCensus(), func(s *rules.Conditions, c *rules.Condition) {
 		if edge, ok := s.Fire(c, keyOf(c.Object().Key().Name), b.clock.Now()); ok {
-			b.tell(edge)
+			b.report(edge)
 		}
 	})
 	for key, value := range b.saved {
@@ -95,11 +95,11 @@ func (b *bench) save() {
 	}
 }
 
-func (b *bench) tell(edges ...rules.Edge) {
+func (b *bench) report(edges ...rules.Edge) {
 	for _, e := range edges {
 		b.edges = append(b.edges, b.show(e.Delta))
-		if b.told != nil {
-			b.told(e)
+		if b.reported != nil {
+			b.reported(e)
 		}
 	}
 }
@@ -154,13 +154,13 @@ func (b *bench) see(op, name, uid string) {
 		}
 		b.last[name] = d.New
 	}
-	b.tell(b.Observe(d, !not, d.Initial, keyOf(name), b.clock.Now(), nil)...)
+	b.report(b.Observe(d, !not, d.Initial, keyOf(name), b.clock.Now(), nil)...)
 }
 
 func (b *bench) expect(want ...string) {
 	b.t.Helper()
 	if !slices.Equal(b.edges, want) {
-		b.t.Errorf("told\n\t%s\nwant\n\t%s", strings.Join(b.edges, "\n\t"), strings.Join(want, "\n\t"))
+		b.t.Errorf("reported\n\t%s\nwant\n\t%s", strings.Join(b.edges, "\n\t"), strings.Join(want, "\n\t"))
 	}
 	b.edges = nil
 }
@@ -233,7 +233,7 @@ func TestConditions(t *testing.T) {
 		"the clock goes far ahead": {cfg: rules.ConditionConfig{For: time.Minute}, steps: "added a, save, restart 87600h, 0s", want: []string{
 			"87600h0m0s entered a/1@1 since 0s late seen 1m0s",
 		}},
-		"told, skipped and ended stay so": {cfg: rules.ConditionConfig{Skip: true}, steps: "existing a, added b, added c, updated! c, save, restart 1h, 1h, updated a, updated b, deleted a, deleted b, updated c", want: []string{
+		"reported, skipped and ended stay so": {cfg: rules.ConditionConfig{Skip: true}, steps: "existing a, added b, added c, updated! c, save, restart 1h, 1h, updated a, updated b, deleted a, deleted b, updated c", want: []string{
 			"0s entered b/1@2 since 0s", "0s entered c/1@3 since 0s", "0s left c/1@4 since 0s", "2h0m0s left b/1@6 since 0s", "2h0m0s entered c/1@9 since 2h0m0s",
 		}},
 	}
@@ -312,9 +312,9 @@ func TestConditionsEnd(t *testing.T) {
 	b.Begin()
 	b.see("sync", "a", "1")
 	b.see("sync!", "b", "1")
-	b.tell(b.End(func(string) bool { return false }, b.clock.Now(), nil)...)
+	b.report(b.End(func(string) bool { return false }, b.clock.Now(), nil)...)
 	b.expect("0s left b/1@2 since 0s")
-	b.tell(b.End(func(string) bool { return true }, b.clock.Now(), nil)...)
+	b.report(b.End(func(string) bool { return true }, b.clock.Now(), nil)...)
 	b.expect("0s left c/1@3 since 0s")
 }
 

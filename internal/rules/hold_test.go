@@ -17,12 +17,12 @@ import (
 type holds struct {
 	*rules.DeleteHolds
 
-	t      testing.TB
-	length time.Duration
-	clock  *timer.Fake
-	wheel  *timer.Wheel
-	saved  map[string]string
-	told   []string
+	t        testing.TB
+	length   time.Duration
+	clock    *timer.Fake
+	wheel    *timer.Wheel
+	saved    map[string]string
+	reported []string
 }
 
 func (b *holds) start(at time.Time) {
@@ -40,7 +40,7 @@ func (b *holds) start(at time.Time) {
 		if !d.Seen.Equal(b.clock.Now()) {
 			text += fmt.Sprintf(" seen %s", d.Seen.Sub(start))
 		}
-		b.told = append(b.told, text)
+		b.reported = append(b.reported, text)
 	})
 	for key, value := range b.saved {
 		must.Succeed(b.t, b.Restore(rules.Record{Key: key, Value: []byte(value)}, b.decode, at))
@@ -86,7 +86,7 @@ func TestDeleteHolds(t *testing.T) {
 		"restart":                    {steps: "gone a -, 30s, save, restart 10s, 19s, 1s", want: []string{"1m0s a/1 since 0s"}, saved: 1},
 		"restart, comes back":        {steps: "gone a k, save, restart 10s, back b k, 1h, save"},
 		"late":                       {steps: "gone a -, save, restart 10m, 0s", want: []string{"10m0s a/1 since 0s late seen 1m0s"}, saved: 1},
-		"told and saved":             {steps: "gone a -, save, 1m, save, restart 1h, 1h", want: []string{"1m0s a/1 since 0s"}},
+		"reported and saved":         {steps: "gone a -, save, 1m, save, restart 1h, 1h", want: []string{"1m0s a/1 since 0s"}},
 		"comes and goes unsaved":     {steps: "gone a -, back a -, save"},
 		"the clock goes back": {steps: "gone a -, 30s, save, restart -24h, 59s, save, restart 0s, 1s", want: []string{
 			"-23h58m30s a/1 since -23h59m30s",
@@ -104,8 +104,8 @@ func TestDeleteHolds(t *testing.T) {
 			for step := range strings.SplitSeq(test.steps, ", ") {
 				b.step(append(strings.Fields(step), "1"))
 			}
-			if !slices.Equal(b.told, test.want) || len(b.saved) != test.saved || b.Len() != b.wheel.Len() {
-				t.Errorf("told %q, want %q; %d are saved, %d held, %d timers set", b.told, test.want, len(b.saved), b.Len(), b.wheel.Len())
+			if !slices.Equal(b.reported, test.want) || len(b.saved) != test.saved || b.Len() != b.wheel.Len() {
+				t.Errorf("reported %q, want %q; %d are saved, %d held, %d timers set", b.reported, test.want, len(b.saved), b.Len(), b.wheel.Len())
 			}
 		})
 	}
@@ -162,17 +162,17 @@ func TestDeleteHoldsFire(t *testing.T) {
 			reported++
 		}
 		if d := s.Fire(a, clock.Now()); d != nil {
-			t.Errorf("%s is told twice", d)
+			t.Errorf("%s is reported twice", d)
 		}
 	}
 	if len(due) != 3 || reported != 1 {
-		t.Errorf("%d are due, %d told", len(due), reported)
+		t.Errorf("%d are due, %d reported", len(due), reported)
 	}
 	s.Hold(&event.Delta{Source: "pods", Op: event.Deleted, Old: object(t, "d", "1", 1)}, "", clock.Now())
 	due = nil
 	clock.Advance(start.Add(2 * time.Minute))
 	s.Configure(time.Hour, clock.Now())
 	if d := s.Fire(due[0], clock.Now()); d != nil {
-		t.Errorf("%s is told before its time", d)
+		t.Errorf("%s is reported before its time", d)
 	}
 }

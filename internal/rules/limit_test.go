@@ -111,7 +111,7 @@ func TestLimitForgets(t *testing.T) {
 	now = now.Add(25 * time.Hour)
 	l.Allow("other", 1, now)
 	if suppressed, ok := allow(l, "0", 1, now); !ok || suppressed != 0 {
-		t.Errorf("after a day it is told that %d were suppressed", suppressed)
+		t.Errorf("after a day %d are reported as suppressed", suppressed)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestLimitModel(t *testing.T) {
 					continue
 				}
 				if pass.Suppressed != waiting[key] {
-					t.Fatalf("of %q %d are told to be suppressed, want %d", key, pass.Suppressed, waiting[key])
+					t.Fatalf("of %q %d are reported as suppressed, want %d", key, pass.Suppressed, waiting[key])
 				}
 				opened = append(opened, open{pass, key, now})
 				waiting[key] = 0

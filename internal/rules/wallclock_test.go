@@ -84,11 +84,11 @@ func TestConditionsWallClock(t *testing.T) {
 		}
 		restarted.Advance(wall.Add(119 * time.Second).Add(jump))
 		if reported != nil {
-			t.Errorf("jump %v: told early", jump)
+			t.Errorf("jump %v: reported early", jump)
 		}
 		restarted.Advance(wall.Add(121 * time.Second).Add(jump))
 		if reported == nil || reported.Late {
-			t.Errorf("jump %v: told %v", jump, reported)
+			t.Errorf("jump %v: reported %v", jump, reported)
 		}
 	}
 }
@@ -120,11 +120,11 @@ func TestDeleteHoldsWallClock(t *testing.T) {
 		}
 		restarted.Advance(wall.Add(119 * time.Second).Add(jump))
 		if reported != nil {
-			t.Errorf("jump %v: told early", jump)
+			t.Errorf("jump %v: reported early", jump)
 		}
 		restarted.Advance(wall.Add(121 * time.Second).Add(jump))
 		if reported == nil || reported.Late {
-			t.Errorf("jump %v: told %v", jump, reported)
+			t.Errorf("jump %v: reported %v", jump, reported)
 		}
 	}
 }
@@ -144,11 +144,11 @@ func TestDeleteHoldsClockBack(t *testing.T) {
 	must.Succeed(t, again.Restore(records[0], func([]byte) (*event.Delta, error) { return d, nil }, back.Now()))
 	back.Advance(start.Add(-time.Hour + 2*time.Minute - 1))
 	if reported != nil {
-		t.Error("told early")
+		t.Error("reported early")
 	}
 	back.Advance(start.Add(-time.Hour + 2*time.Minute))
 	if reported == nil || reported.Late {
-		t.Errorf("told %v", reported)
+		t.Errorf("reported %v", reported)
 	}
 }
 
@@ -205,7 +205,7 @@ func TestSinceStays(t *testing.T) {
 		for range 1000 {
 			edge, ok := s.Remind(d, "", clock.Now())
 			if !ok {
-				t.Fatal("it is not told again")
+				t.Fatal("it is not reported again")
 			}
 			same(edge)
 			c := s.Of("pods", o.Key())
@@ -241,7 +241,7 @@ func TestDueIsExact(t *testing.T) {
 	for range n {
 		edge, ok := s.Fire(<-due, "", clock.Now())
 		if !ok || edge.Seen.Round(0).Sub(edge.Since) != cfg.For {
-			t.Fatalf("told: %v, %v after it began", ok, edge.Seen.Round(0).Sub(edge.Since))
+			t.Fatalf("reported: %v, %v after it began", ok, edge.Seen.Round(0).Sub(edge.Since))
 		}
 	}
 }

@@ -149,9 +149,9 @@ func TestFoldIsBounded(t *testing.T) {
 			last = newDelta(t, op, "x", uid, version+2)
 			before := q.Len()
 			e := add(&q, last, ObjectKey(last))
-			folded, _ := q.Coalesce(e)
-			if before+1 != q.Len()+folded {
-				rt.Fatalf("%d owed, one added, %d folded: %d owed", before, folded, q.Len())
+			coalesced, _ := q.Coalesce(e)
+			if before+1 != q.Len()+coalesced {
+				rt.Fatalf("%d pending, one added, %d coalesced: %d pending", before, coalesced, q.Len())
 			}
 			if undone = q.Len() == 0; q.Len() > incarnations+1 {
 				rt.Fatalf("%d deltas are left", q.Len())
@@ -190,8 +190,8 @@ func TestFoldEdges(t *testing.T) {
 	// Guarantee: conditions-alternate
 	rapid.Check(t, func(rt *rapid.T) {
 		var q Queue
-		// told: entered is delivered, and left is pending
-		version, holds, repeat := 0, rapid.Bool().Draw(rt, "told"), 0
+		// reported: entered is delivered, and left is pending
+		version, holds, repeat := 0, rapid.Bool().Draw(rt, "reported"), 0
 		first := holds
 		edge := func(op event.Op) {
 			d := newDelta(t, event.Updated, "x", "u", 100+version)
@@ -212,18 +212,18 @@ func TestFoldEdges(t *testing.T) {
 				edge(event.Left)
 			}
 		}
-		told := first
+		reported := first
 		n := 0
 		for e := q.Head.ages[Waiting].head; e != nil; e = e.links[byAge].next {
 			n++
 			entered := e.Delta.Op == event.Entered
-			if entered && told && e.Delta.Repeat == 0 || !entered && !told {
-				rt.Fatalf("%s after told %v", show(e.Delta), told)
+			if entered && reported && e.Delta.Repeat == 0 || !entered && !reported {
+				rt.Fatalf("%s after reported %v", show(e.Delta), reported)
 			}
-			told = entered
+			reported = entered
 		}
-		if told != holds || n > 3 {
-			rt.Fatalf("%d are left, which tell that it holds: %v, and it is %v", n, told, holds)
+		if reported != holds || n > 3 {
+			rt.Fatalf("%d are left, which tell that it holds: %v, and it is %v", n, reported, holds)
 		}
 	})
 }

@@ -34,7 +34,7 @@ type queueModel struct {
 	t       *rapid.T
 	tb      testing.TB
 	q       Queue
-	owed    []*modelEntry
+	pending []*modelEntry
 	delayed map[string]int // lane → until
 	now     int
 	version int
@@ -55,25 +55,25 @@ func (m *queueModel) handOver(t *rapid.T) {
 		}
 		delete(m.written, number)
 	}
-	for _, o := range m.owed {
+	for _, o := range m.pending {
 		if m.written[o.e.Saved.ID] != o.e.Delta {
-			t.Fatalf("%s is owed, written is %v", show(o.e.Delta), m.written[o.e.Saved.ID])
+			t.Fatalf("%s is pending, written is %v", show(o.e.Delta), m.written[o.e.Saved.ID])
 		}
 	}
-	if len(m.written) != len(m.owed) {
-		t.Fatalf("%d written, %d owed", len(m.written), len(m.owed))
+	if len(m.written) != len(m.pending) {
+		t.Fatalf("%d written, %d pending", len(m.written), len(m.pending))
 	}
 }
 
 func (m *queueModel) at() time.Time { return time.Unix(int64(m.now), 0) }
 
 func (m *queueModel) laneBusy(lane string) bool {
-	return slices.ContainsFunc(m.owed, func(o *modelEntry) bool { return o.lane == lane && o.taken })
+	return slices.ContainsFunc(m.pending, func(o *modelEntry) bool { return o.lane == lane && o.taken })
 }
 
 func (m *queueModel) first(match func(*modelEntry) bool) *modelEntry {
-	if i := slices.IndexFunc(m.owed, match); i >= 0 {
-		return m.owed[i]
+	if i := slices.IndexFunc(m.pending, match); i >= 0 {
+		return m.pending[i]
 	}
 	return nil
 }
@@ -81,7 +81,7 @@ func (m *queueModel) first(match func(*modelEntry) bool) *modelEntry {
 // canRun lists the lanes that a worker could take from.
 func (m *queueModel) canRun() map[string]bool {
 	lanes := map[string]bool{}
-	for _, o := range m.owed {
+	for _, o := range m.pending {
 		until, late := m.delayed[o.lane]
 		if m.laneBusy(o.lane) || late && until > m.now {
 			continue
@@ -107,7 +107,7 @@ func (m *queueModel) add(t *rapid.T) {
 	if lane != object {
 		in = Key{Name: lane}
 	}
-	m.owed = append(m.owed, &modelEntry{object: object, lane: lane, delta: d, since: d.Seen, e: add(&m.q, d, in)})
+	m.pending = append(m.pending, &modelEntry{object: object, lane: lane, delta: d, since: d.Seen, e: add(&m.q, d, in)})
 }
 
 func (m *queueModel) take(t *rapid.T) {
@@ -125,7 +125,7 @@ func (m *queueModel) take(t *rapid.T) {
 		if !lanes[o.lane] {
 			t.Fatalf("lane %s cannot run, or ran before in this batch", o.lane)
 		}
-		for _, x := range m.owed[:slices.Index(m.owed, o)] {
+		for _, x := range m.pending[:slices.Index(m.pending, o)] {
 			if (x.lane == o.lane || x.object == o.object) && !(x.taken && x.lane == o.lane && slices.Contains(batch[:i], x.e)) {
 				t.Fatalf("%s in lane %s was taken before %s in lane %s", show(o.delta), o.lane, show(x.delta), x.lane)
 			}
@@ -164,7 +164,7 @@ func (m *queueModel) end(t *rapid.T) {
 				o.failed = true
 				continue
 			}
-			m.owed = slices.DeleteFunc(m.owed, func(x *modelEntry) bool { return x == o })
+			m.pending = slices.DeleteFunc(m.pending, func(x *modelEntry) bool { return x == o })
 			m.q.Remove(e)
 			if i+1 == len(batch) {
 				i++
@@ -183,24 +183,24 @@ func (m *queueModel) end(t *rapid.T) {
 	}
 }
 
-func (m *queueModel) fold(t *rapid.T) {
+func (m *queueModel) coalesce(t *rapid.T) {
 	object := rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "object")
 	s := m.q.slots[Key{"widgets", "default", object}]
 	if s == nil || s.object.len == 0 {
-		t.Skip("nothing owed")
+		t.Skip("nothing pending")
 	}
 	var waits []*modelEntry
-	for _, o := range m.owed {
+	for _, o := range m.pending {
 		if o.object == object && !o.attempted {
 			waits = append(waits, o)
 		}
 	}
-	folded := 0
+	coalesced := 0
 	if e := s.object.tail; e.stage == Waiting {
-		folded, _ = m.q.Coalesce(e)
+		coalesced, _ = m.q.Coalesce(e)
 	}
-	if folded != max(0, len(waits)-1) {
-		t.Fatalf("%d deltas wait, all updates: %d folded", len(waits), folded)
+	if coalesced != max(0, len(waits)-1) {
+		t.Fatalf("%d deltas wait, all updates: %d coalesced", len(waits), coalesced)
 	}
 	if len(waits) < 2 {
 		return
@@ -218,7 +218,7 @@ func (m *queueModel) fold(t *rapid.T) {
 	}
 	for _, o := range waits {
 		if o != stays {
-			m.owed = slices.DeleteFunc(m.owed, func(x *modelEntry) bool { return x == o })
+			m.pending = slices.DeleteFunc(m.pending, func(x *modelEntry) bool { return x == o })
 		}
 	}
 	stays.delta, stays.since, stays.e = left.Delta, first.since, left
@@ -234,14 +234,14 @@ func (m *queueModel) drop(t *rapid.T) {
 		t.Skip("nothing waits")
 	}
 	gone := m.find(e)
-	m.owed = slices.DeleteFunc(m.owed, func(x *modelEntry) bool { return x == gone })
+	m.pending = slices.DeleteFunc(m.pending, func(x *modelEntry) bool { return x == gone })
 	m.q.Remove(e)
 }
 
 // check compares the bookkeeping of the queue with the model after each step.
 func (m *queueModel) check(t *rapid.T) {
-	if m.q.Len() != len(m.owed) {
-		t.Fatalf("%d owed, want %d", m.q.Len(), len(m.owed))
+	if m.q.Len() != len(m.pending) {
+		t.Fatalf("%d pending, want %d", m.q.Len(), len(m.pending))
 	}
 	readyLen := 0
 	for s := m.q.Lanes.ready.head; s != nil; s = s.next {
@@ -265,7 +265,7 @@ func (m *queueModel) check(t *rapid.T) {
 			object = append(object, e.Delta)
 		}
 		var wantLane, wantObject []*event.Delta
-		for _, o := range m.owed {
+		for _, o := range m.pending {
 			if in := (Key{Name: o.lane}); in == name || ObjectKey(o.delta) == name && o.lane == o.object {
 				wantLane = append(wantLane, o.delta)
 			}
@@ -288,7 +288,7 @@ func TestQueueModel(t *testing.T) {
 			"add2": m.add,
 			"take": m.take,
 			"end":  m.end,
-			"fold": m.fold,
+			"fold": m.coalesce,
 			"drop": m.drop,
 			"hand": m.handOver,
 			"wait": func(*rapid.T) { m.now++ },
@@ -299,7 +299,7 @@ func TestQueueModel(t *testing.T) {
 			m.q.Lanes.Wake(m.at())
 			batch := m.q.Take(3, nil, nil)
 			if len(batch) == 0 && len(m.batches) == 0 {
-				rt.Fatalf("stuck with %d deltas owed", m.q.Len())
+				rt.Fatalf("stuck with %d deltas pending", m.q.Len())
 			}
 			m.batches = append(m.batches, batch)
 			for _, batch := range m.batches {

@@ -114,8 +114,8 @@ func (l *crashModel) cut() {
 	l.b.Saved(l.store.weigh)
 }
 
-// settle waits until nothing is in flight.
-func (l *crashModel) settle(d time.Duration) {
+// waitIdle waits until nothing is in flight.
+func (l *crashModel) waitIdle(d time.Duration) {
 	pass(d)
 	for _, r := range l.receivers {
 		r.mu.Lock()
@@ -137,7 +137,7 @@ func (l *crashModel) end(crash bool) {
 		l.failf("%w", err)
 	}
 	if !crash {
-		l.settle(0)
+		l.waitIdle(0)
 		l.cut()
 	}
 	for _, r := range l.receivers {
@@ -149,11 +149,11 @@ func (l *crashModel) end(crash bool) {
 		}
 		r.cut = len(r.took)
 	}
-	l.judge()
+	l.check()
 }
 
-// judge checks the deltas that were taken in this life.
-func (l *crashModel) judge() {
+// check checks the deltas that were taken in this life.
+func (l *crashModel) check() {
 	for name, r := range l.receivers {
 		last := map[string]int{}
 		for _, c := range r.took[r.born:] {
@@ -183,7 +183,7 @@ func (l *crashModel) finish() {
 		return
 	}
 	l.cut()
-	l.judge()
+	l.check()
 	if n := l.b.value("route_deltas_total", metrics.DeadLettered); n > 0 {
 		l.failf("%v dead letters: %v", n, l.b.letters.got())
 	}
@@ -224,7 +224,7 @@ func (l *crashModel) finish() {
 	for _, route := range l.routes() {
 		l.b.balanced(route.Name)
 		if n := len(l.store.fakeStore[route.Name]); n > 0 {
-			l.failf("route %s owes nothing, but on disk it owes %d deltas", route.Name, n)
+			l.failf("route %s has nothing pending, but %d deltas on disk", route.Name, n)
 		}
 	}
 }

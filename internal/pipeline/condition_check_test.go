@@ -27,7 +27,7 @@ func (w *conditionModel) report() string {
 		for _, e := range w.receivers[name].all {
 			fmt.Fprintf(&b, "\n\t%v %s, since %v", e.at.Sub(w.born), show(e.d), e.d.Since.Sub(w.born))
 			if _, limited := limitCases[name]; limited {
-				fmt.Fprintf(&b, ", the key was asked for at %v, suppressed %d", e.asked, e.d.Suppressed)
+				fmt.Fprintf(&b, ", the key was evaluated at %v, suppressed %d", e.keyTime, e.d.Suppressed)
 			}
 		}
 	}
@@ -57,8 +57,8 @@ func show(d *event.Delta) string {
 	return text
 }
 
-// judge checks the reports.
-func (w *conditionModel) judge() {
+// check checks the reports.
+func (w *conditionModel) check() {
 	for _, name := range slices.Sorted(maps.Keys(w.receivers)) {
 		l, when := w.receivers[name], conditionRoutes[name]
 		known, holds, entered := map[string]bool{}, map[string]bool{}, map[string]time.Time{}
@@ -70,7 +70,7 @@ func (w *conditionModel) judge() {
 			}
 		}
 		if _, limited := limitCases[name]; limited {
-			w.judgeLimit(name)
+			w.checkLimit(name)
 			continue
 		}
 		for _, e := range l.all {
@@ -81,7 +81,7 @@ func (w *conditionModel) judge() {
 			known[e.ID] = true
 			uid := d.Object().UID()
 			if d.Repeat == 0 && holds[uid] == (d.Op == event.Entered) || d.Repeat > 0 && !holds[uid] {
-				w.failf("%s: %s %s of %s (%d) when it is told: %v", name, d.Op, uid, d.Began, d.Repeat, holds[uid])
+				w.failf("%s: %s %s of %s (%d) when it is reported: %v", name, d.Op, uid, d.Began, d.Repeat, holds[uid])
 			}
 			holds[uid] = d.Op == event.Entered
 			if d.Op == event.Entered && d.Repeat == 0 {
@@ -91,13 +91,13 @@ func (w *conditionModel) judge() {
 		for _, object := range slices.Sorted(maps.Keys(w.now)) {
 			o := w.now[object]
 			if isOn(o) != holds[o.UID()] {
-				w.failf("%s: in the end %s is on: %v, told: %v", name, o.UID(), isOn(o), holds[o.UID()])
+				w.failf("%s: in the end %s is on: %v, reported: %v", name, o.UID(), isOn(o), holds[o.UID()])
 			}
 			delete(holds, o.UID())
 		}
 		for _, uid := range slices.Sorted(maps.Keys(holds)) {
 			if holds[uid] {
-				w.failf("%s: the end of %s was not told", name, uid)
+				w.failf("%s: the end of %s was not reported", name, uid)
 			}
 		}
 		for _, i := range w.on {
@@ -105,7 +105,7 @@ func (w *conditionModel) judge() {
 				continue
 			}
 			if _, ok := entered[i.uid+"/"+i.version]; !ok {
-				w.failf("%s: that %s of %s was on from %v to %v was not told", name, i.uid, i.version, i.from, i.to)
+				w.failf("%s: that %s of %s was on from %v to %v was not reported", name, i.uid, i.version, i.from, i.to)
 			}
 		}
 	}
