@@ -16,7 +16,15 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asProgram makes the test binary the router.
+const asProgram = "ROUTER_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestRun(t *testing.T) {
 	for _, c := range []struct {

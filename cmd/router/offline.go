@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -77,6 +78,10 @@ func (o *offline) flags(f *cli.Flags) {
 func (o *offline) read(s cli.Streams) (err error) {
 	if o.object == "" {
 		return cli.Mistakef("-object FILE is missing")
+	}
+	paths := []string{o.input.Config, o.object, o.old}
+	if others := slices.DeleteFunc(paths, func(path string) bool { return path != "-" }); len(others) > 1 {
+		return cli.Mistakef("only one of -config, -object and -old can be standard input")
 	}
 	if o.input.Object, err = cli.ReadFile(s, o.object); err == nil && o.old != "" {
 		o.input.Old, err = cli.ReadFile(s, o.old)

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,9 +18,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 
-// TestOffline runs the commands of each archive. Its comment describes it. Each file named run* has
-// a command line, one argument per line. The following file out has the expected exit code,
-// standard output and, behind ---, standard error.
+// TestOffline runs the commands of each archive. The comment of an archive says what it tests. A
+// file run contains a command line, one argument a line, and the file out behind it the exit code,
+// standard output and, behind ---, standard error. A file env sets variables for the commands behind
+// it, and a file stdin is their standard input.
 func TestOffline(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -31,6 +34,33 @@ func TestOffline(t *testing.T) {
 	}
 }
 
+// execute runs a command line and returns the exit code and the output. If there is a file stdin,
+// a process of its own runs the command and reads it.
+func execute(t *testing.T, args []string) string {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := 0
+	if input, err := os.Open("stdin"); err == nil {
+		defer input.Close()
+		cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+		cmd.Env = append(os.Environ(), asProgram+"=1")
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = input, &stdout, &stderr
+		var exit *exec.ExitError
+		if err := cmd.Run(); errors.As(err, &exit) {
+			code = exit.ExitCode()
+		} else {
+			must.Succeed(t, err)
+		}
+	} else {
+		code = run(t.Context(), args, &stdout, &stderr)
+	}
+	got := fmt.Sprintf("%d\n%s", code, &stdout)
+	if stderr.Len() > 0 {
+		got += "---\n" + stderr.String()
+	}
+	return got
+}
+
 func golden(t *testing.T, file string) {
 	t.Helper()
 	archive, err := txtar.ParseFile(file)
@@ -41,16 +71,20 @@ func golden(t *testing.T, file string) {
 		if f.Name == "out" {
 			continue
 		}
-		if kept = append(kept, f); f.Name != "run" {
+		switch kept = append(kept, f); f.Name {
+		case "run":
+		case "env":
+			for line := range strings.Lines(string(f.Data)) {
+				name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+				t.Setenv(name, value)
+			}
+			continue
+		default:
+			must.Succeed(t, os.MkdirAll(filepath.Dir(f.Name), 0o700))
 			must.Succeed(t, os.WriteFile(f.Name, f.Data, 0o600))
 			continue
 		}
-		var stdout, stderr bytes.Buffer
-		code := run(t.Context(), strings.Split(strings.TrimSuffix(string(f.Data), "\n"), "\n"), &stdout, &stderr)
-		got := fmt.Sprintf("%d\n%s", code, &stdout)
-		if stderr.Len() > 0 {
-			got += "---\n" + stderr.String()
-		}
+		got := execute(t, strings.Split(strings.TrimSuffix(string(f.Data), "\n"), "\n"))
 		kept = append(kept, txtar.File{Name: "out", Data: []byte(got)})
 		if !*update && (i+1 == len(archive.Files) || string(archive.Files[i+1].Data) != got) {
 			t.Errorf("%q:\n%s", f.Data, got)

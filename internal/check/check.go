@@ -7,12 +7,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/config/files"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -41,6 +41,7 @@ type Findings struct {
 // plugin.
 func File(ctx context.Context, path string, components compile.Components, opts Options) (found Findings) {
 	cfg, problems := config.Load(path, components.Policy)
+	path = files.Name(path)
 	found.Problems = problems
 	if cfg == nil {
 		return found
@@ -87,9 +88,7 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 	if client != nil {
 		found.connect(ctx, path, client, p, components)
 	}
-	if text, err := os.ReadFile(path); err == nil {
-		found.Warnings = compile.NotSilenced(found.Warnings, text)
-	}
+	found.Warnings = compile.NotSilenced(found.Warnings, cfg)
 	return found
 }
 

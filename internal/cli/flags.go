@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/config/files"
 )
 
 // errHelp: the flags ask for help.
@@ -65,9 +67,12 @@ func (f *Flags) ConfigVar(p *string, usage string) {
 	if path == "" {
 		path = ConfigDefault
 	}
-	f.StringVar(p, "config", path, "`FILE` "+usage)
+	f.StringVar(p, "config", path, "`FILE` "+usage+": a file, a folder with files *.yaml, or - for standard input")
 	f.Lookup("config").DefValue = "$" + ConfigVariable + " or " + ConfigDefault
 }
+
+// ConfigName returns the name of a configuration in messages.
+func ConfigName(path string) string { return files.Name(path) }
 
 // OptionalConfigVar declares -config for a command that can do without: config.yaml counts only if
 // there is one.

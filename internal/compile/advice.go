@@ -19,11 +19,8 @@ import (
 var silenced = regexp.MustCompile(`(#|//).*\bcheck: ok\b`)
 
 // NotSilenced removes the warnings about lines with `# check: ok`.
-func NotSilenced(warnings config.Problems, text []byte) config.Problems {
-	lines := strings.Split(string(text), "\n")
-	return slices.DeleteFunc(slices.Clone(warnings), func(w config.Problem) bool {
-		return w.Line > 0 && w.Line <= len(lines) && silenced.MatchString(lines[w.Line-1])
-	})
+func NotSilenced(warnings config.Problems, cfg *config.Config) config.Problems {
+	return slices.DeleteFunc(slices.Clone(warnings), func(w config.Problem) bool { return silenced.MatchString(cfg.Line(w)) })
 }
 
 // use records the names that the expressions of a configuration refer to.

@@ -2,10 +2,11 @@ package compile
 
 import (
 	"context"
-	"os"
+	"fmt"
 	"reflect"
 	"slices"
 
+	"github.com/deltarouter/deltarouter/internal/config/files"
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/schema"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -28,13 +29,14 @@ type Plans struct {
 // keptPlans is the capacity of the cache.
 const keptPlans = 8
 
-// Plan returns the cached plan of an unchanged file, or calls Make.
+// Plan returns the cached plan of unchanged files, or calls Make.
 func (k *Plans) Plan(ctx context.Context, path string, components Components, client clientOf) (*Plan, config.Problems) {
 	if k == nil {
 		return k.Make(ctx, path, components, client)
 	}
-	text, err := os.ReadFile(path)
-	if p := k.made[string(text)]; p != nil && err == nil {
+	all, err := files.Read(path)
+	text := fmt.Sprintf("%q", all)
+	if p := k.made[text]; p != nil && err == nil {
 		return p, nil
 	}
 	p, problems := k.Make(ctx, path, components, client)
@@ -42,7 +44,7 @@ func (k *Plans) Plan(ctx context.Context, path string, components Components, cl
 		if k.made == nil || len(k.made) == keptPlans {
 			k.made = make(map[string]*Plan)
 		}
-		k.made[string(text)] = p
+		k.made[text] = p
 	}
 	return p, problems
 }
@@ -87,7 +89,7 @@ func (k *Plans) Make(ctx context.Context, path string, components Components, cl
 	}
 	known, err := k.schemas(ask)
 	if err != nil {
-		return nil, append(problems, config.Problem{File: path, Message: err.Error()})
+		return nil, append(problems, config.Problem{File: files.Name(path), Message: err.Error()})
 	}
 	known.Learn(cfg, false)
 	p, found := NewPlan(ctx, cfg, problems, components, known, false)
@@ -95,8 +97,8 @@ func (k *Plans) Make(ctx context.Context, path string, components Components, cl
 		known.Learn(cfg, true)
 		p, found = NewPlan(ctx, cfg, problems, components, known, false)
 	}
-	if text, err := os.ReadFile(path); err == nil && p != nil {
-		p.Warnings = NotSilenced(p.Warnings, text)
+	if p != nil {
+		p.Warnings = NotSilenced(p.Warnings, cfg)
 	}
 	return p, found
 }

@@ -5,11 +5,14 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/config/files"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/router/engine"
@@ -282,12 +285,13 @@ func (r *router) forget(ctx context.Context) {
 	_ = within(ctx, func(ctx context.Context) error { return r.State.Forget(ctx, r.Set.Plan) })
 }
 
-// watchedFile notices a changed content of a file, including a changed symlink on its path.
+// watchedFile notices a changed content of a configuration: of a file, including a changed symlink on
+// its path, or of the files of a folder.
 type watchedFile struct {
 	path    string
-	info    os.FileInfo // of the last check; nil: there was no file
+	state   map[string]fs.FileInfo // of the last check, by name; nil: there was no file
 	content [sha256.Size]byte
-	settled bool // content is of info
+	settled bool // content is of state
 }
 
 func newWatchedFile(path string) *watchedFile {
@@ -298,21 +302,23 @@ func newWatchedFile(path string) *watchedFile {
 
 // remember records the present content as known.
 func (f *watchedFile) remember() {
-	f.info, _ = os.Stat(f.path)
-	data, _ := os.ReadFile(f.path)
-	f.content, f.settled = sha256.Sum256(data), true
+	f.state, _ = files.Stat(f.path)
+	f.content, _ = digest(f.path)
+	f.settled = true
 }
 
 // changed reports whether the content is new and equal to that of the last check, so that it is not
-// being written now. A missing file has no content.
+// being written now. A missing path and a folder without files have no content.
 func (f *watchedFile) changed() bool {
-	info, err := os.Stat(f.path)
+	state, err := files.Stat(f.path)
 	if err != nil {
-		f.info = nil
+		f.state = nil
 		return false
 	}
-	same := f.info != nil && os.SameFile(f.info, info) && f.info.ModTime().Equal(info.ModTime()) && f.info.Size() == info.Size()
-	f.info = info
+	same := f.state != nil && maps.EqualFunc(f.state, state, func(a, b fs.FileInfo) bool {
+		return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+	})
+	f.state = state
 	if !same {
 		f.settled = false
 		return false
@@ -320,12 +326,20 @@ func (f *watchedFile) changed() bool {
 	if f.settled {
 		return false
 	}
-	data, err := os.ReadFile(f.path)
+	sum, err := digest(f.path)
 	if err != nil {
 		return false
 	}
-	sum := sha256.Sum256(data)
 	was := f.content
 	f.content, f.settled = sum, true
 	return sum != was
+}
+
+// digest identifies the names and the content of the files of a configuration.
+func digest(path string) (sum [sha256.Size]byte, err error) {
+	all, err := files.Read(path)
+	if err != nil {
+		return sum, err
+	}
+	return sha256.Sum256(fmt.Appendf(nil, "%q", all)), nil
 }

@@ -66,7 +66,7 @@ func (c *Config) checkAll(n Node) Problems {
 		problems = append(problems, c.checkRoute(r)...)
 		name := items[i].At("name")
 		if first, ok := seen[r.Name]; ok {
-			problems = append(problems, name.Problemf("route %q is there twice, first in line %d: choose another name", r.Name, first))
+			problems = append(problems, name.Problemf("route %q is there twice, first in %s: choose another name", r.Name, n.doc.file.Ref(first)))
 		} else if r.Name != "" {
 			seen[r.Name] = name.at.Line
 		}
@@ -77,7 +77,7 @@ func (c *Config) checkAll(n Node) Problems {
 		if first, ok := ids[r.ID]; !ok {
 			ids[r.ID] = name.at.Line
 		} else if r.ID != "" && first != seen[r.Name] { // otherwise the duplicate name is reported
-			problems = append(problems, id.Problemf("the route in line %d has the id %q: an id is the name, unless it is set; set another one", first, r.ID))
+			problems = append(problems, id.Problemf("the route in %s has the id %q: an id is the name, unless it is set; set another one", n.doc.file.Ref(first), r.ID))
 		}
 	}
 	return append(problems, c.linkRoutes()...)

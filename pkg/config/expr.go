@@ -41,8 +41,9 @@ func (e Expr) Problem(line, column int, message string) Problem {
 	if e.node.yaml == nil {
 		return e.node.problem(yamlfile.Place{Line: line, Column: column + 1}, message)
 	}
-	p := e.node.problem(e.node.placeOf(runeIndex(e.Text, line, column)), message)
-	p.Text = e.node.doc.file.Line(p.Line)
+	at := e.node.placeOf(runeIndex(e.Text, line, column))
+	p := e.node.problem(at, message)
+	p.Text = e.node.doc.file.Line(at.Line)
 	return p
 }
 

@@ -1,36 +1,32 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"sync"
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/deltarouter/deltarouter/internal/config/files"
 	"github.com/deltarouter/deltarouter/internal/config/yamlfile"
 )
 
-// Load reads a configuration file. See [Parse].
+// Load reads a configuration: a file, the files of a folder as one, or standard input, "-". See
+// [Parse].
 func Load(path string, policy Policy) (*Config, Problems) {
-	data, err := readFile(path)
-	if err != nil {
-		return nil, Problems{{File: path, Message: fmt.Sprintf("cannot be read: %v", err)}}
+	all, err := files.Read(path)
+	switch {
+	case err != nil:
+		return nil, Problems{{Message: err.Error()}}
+	case len(all) == 1:
+		return Parse(all[0].Name, all[0].Data, policy)
 	}
-	return Parse(path, data, policy)
-}
-
-// readFile reads at most one byte more than Parse accepts.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, yamlfile.MaxDocument+1))
+	doc, root, problems := newDocument(policy, func() (*yamlfile.File, *yaml.Node, *yamlfile.Mistake) {
+		return yamlfile.ParseAll(path, all)
+	})
+	return doc.parse(root, problems, all)
 }
 
 // Parse reads a configuration and returns all its problems, in the order of the file. file is the
@@ -40,11 +36,18 @@ func readFile(path string) ([]byte, error) {
 // With problems, the Config contains the valid parts, for further checks only: it must not be run.
 // It is nil if nothing is valid.
 func Parse(file string, data []byte, policy Policy) (*Config, Problems) {
-	root, problems := parseNode(file, data, policy)
+	doc, root, problems := newDocument(policy, func() (*yamlfile.File, *yaml.Node, *yamlfile.Mistake) {
+		return yamlfile.Parse(file, data)
+	})
+	return doc.parse(root, problems, []files.File{{Data: data}})
+}
+
+// parse decodes a document and checks it.
+func (d *document) parse(root Node, problems Problems, all []files.File) (*Config, Problems) {
 	if root.yaml == nil {
 		return nil, problems
 	}
-	cfg := &Config{Policy: policy, doc: root.doc}
+	cfg := &Config{Policy: d.policy, doc: d}
 	problems = append(problems, reportRenamed(root)...)
 	routeSinks, old := reportRouteSinks(root)
 	problems = append(problems, old...)
@@ -53,13 +56,24 @@ func Parse(file string, data []byte, policy Policy) (*Config, Problems) {
 		delete(cfg.Sinks, name)
 	}
 	problems = append(problems, cfg.checkAll(root)...)
-	sum := sha256.Sum256(data)
-	cfg.Hash = hex.EncodeToString(sum[:6])
+	sum := sha256.New()
+	for _, f := range all {
+		sum.Write(f.Data)
+	}
+	cfg.Hash = hex.EncodeToString(sum.Sum(nil)[:6])
 	problems = problems.Sorted()
 	if len(problems) > maxProblems {
-		problems = append(problems[:maxProblems], Problem{File: file, Message: "has more problems than these: is it the right file?"})
+		problems = append(problems[:maxProblems], Problem{File: d.file.Name, Message: "has more problems than these: is it the right file?"})
 	}
 	return cfg, problems
+}
+
+// Line returns a line of the file of a problem, if it is a file of the configuration.
+func (c *Config) Line(p Problem) string {
+	if c.doc == nil {
+		return ""
+	}
+	return c.doc.file.LineOf(p.File, p.Line)
 }
 
 // maxProblems limits the number of problems, and so the memory for them.
@@ -87,12 +101,20 @@ func ParseNode(file string, data []byte) (Node, Problems) {
 }
 
 func parseNode(name string, data []byte, policy Policy) (Node, Problems) {
-	f, root, m := yamlfile.Parse(name, data)
-	if m != nil {
-		return Node{}, Problems{{File: name, Line: m.At.Line, Column: m.At.Column, Message: m.Message}}
-	}
+	_, root, problems := newDocument(policy, func() (*yamlfile.File, *yaml.Node, *yamlfile.Mistake) {
+		return yamlfile.Parse(name, data)
+	})
+	return root, problems
+}
+
+// newDocument reads the YAML of a document. The root is absent if it cannot be read.
+func newDocument(policy Policy, read func() (*yamlfile.File, *yaml.Node, *yamlfile.Mistake)) (*document, Node, Problems) {
+	f, root, m := read()
 	doc := &document{file: f, policy: policy}
-	return newNode(doc, root, ""), audit(Node{doc: doc}, root, nil)
+	if m != nil {
+		return doc, Node{}, Problems{{File: cmp.Or(m.File, f.Name), Line: m.At.Line, Column: m.At.Column, Message: m.Message}}
+	}
+	return doc, newNode(doc, root, ""), audit(Node{doc: doc}, root, nil)
 }
 
 // audit reports mistakes of form that the YAML library accepts: duplicate keys, keys that are not
@@ -135,7 +157,7 @@ func auditMapping(n Node, problems Problems) Problems {
 		child := Node{doc: n.doc, path: keyPath(n.path, key.yaml.Value)}
 		key.path = child.path
 		if first, ok := seen[key.yaml.Value]; ok {
-			problems = append(problems, key.Problemf("is there twice, first in line %d: remove one", first))
+			problems = append(problems, key.Problemf("is there twice, first in %s: remove one", n.doc.file.Ref(first)))
 		} else {
 			seen[key.yaml.Value] = k.Line
 		}

@@ -101,7 +101,7 @@ func (n Node) Problemf(format string, args ...any) Problem {
 func (n Node) problem(at yamlfile.Place, message string) Problem {
 	p := Problem{Line: at.Line, Column: at.Column, Path: n.path, Message: message}
 	if n.doc != nil {
-		p.File = n.doc.file.Name
+		p.File, p.Line = n.doc.file.Where(at.Line)
 	}
 	return p
 }

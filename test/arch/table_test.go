@@ -20,7 +20,7 @@ var allowed = map[string][]string{
 	"internal/transit": {},
 	"pkg/event":        {"internal/rawjson", "internal/transit"},
 	"internal/metrics": {},
-	"pkg/config":       {"internal/config/scalar", "internal/config/tags", "internal/config/yamlfile", "internal/similar"},
+	"pkg/config":       {"internal/config/files", "internal/config/scalar", "internal/config/tags", "internal/config/yamlfile", "internal/similar"},
 	"internal/schema":  {},
 	"internal/timer":   {},
 	"internal/backoff": {},
@@ -34,7 +34,8 @@ var allowed = map[string][]string{
 
 	"internal/recording": {"internal/rawjson"},
 
-	"internal/config/yamlfile":  {},
+	"internal/config/files":     {},
+	"internal/config/yamlfile":  {"internal/config/files"},
 	"internal/config/tags":      {},
 	"internal/config/scalar":    {},
 	"internal/config/reference": {"internal/config/scalar", "internal/config/tags", "pkg/config"},
@@ -153,12 +154,12 @@ var allowed = map[string][]string{
 	// From a configuration to a running router, in layers. None of them knows a kind of plugin:
 	// cmd/router passes the kinds to them.
 	"internal/compile": {
-		"internal/expr", "internal/expr/explain", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "internal/outline", "internal/similar", "pkg/plugins",
+		"internal/config/files", "internal/expr", "internal/expr/explain", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "internal/outline", "internal/similar", "pkg/plugins",
 	},
 	"internal/explain": {
 		"internal/pipeline/chain", "internal/compile", "internal/expr", "internal/expr/explain", "internal/manifest", "internal/rawjson", "internal/schema", "pkg/config", "pkg/event", "pkg/informer",
 	},
-	"internal/check": {"internal/compile", "internal/kv", "internal/metrics", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins"},
+	"internal/check": {"internal/config/files", "internal/compile", "internal/kv", "internal/metrics", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins"},
 	"internal/inspect": {
 		"internal/pipeline/chain", "internal/checkpoint", "internal/compile", "internal/explain", "internal/expr", "internal/expr/explain", "internal/inspect/api", "internal/metrics", "internal/pipeline",
 		"internal/rawjson", "internal/timer", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
@@ -179,7 +180,7 @@ var allowed = map[string][]string{
 		"internal/router/watches", "internal/timer", "pkg/config", "pkg/event", "pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router": {
-		"internal/compile", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline", "internal/router/engine",
+		"internal/config/files", "internal/compile", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline", "internal/router/engine",
 		"internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/simulate": {
@@ -187,7 +188,7 @@ var allowed = map[string][]string{
 		"internal/router/engine", "internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/cases":    {"internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
-	"internal/cli":      {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar", "pkg/config"},
+	"internal/cli":      {"internal/config/files", "internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar", "pkg/config"},
 	"internal/terminal": {"internal/printable"},
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},

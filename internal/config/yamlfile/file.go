@@ -13,12 +13,13 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/deltarouter/deltarouter/internal/config/files"
 )
 
 // The limits of a document. A configuration is written by people; a larger one is a mistake or an
 // attack.
 const (
-	MaxDocument = 1 << 20  // bytes of the file; a ConfigMap holds no more
 	maxExpanded = 16 << 20 // bytes with all aliases expanded, see measure
 	maxDepth    = 100
 )
@@ -28,12 +29,16 @@ type File struct {
 	Name, Dir string
 	text      string
 	lines     []int // offsets of the lines in text
+	parts     []part
 }
 
 // Mistake is a mistake in the text.
 type Mistake struct {
-	At      Place // zero: the whole file
+	File    string // empty: the only one
+	At      Place  // zero: the whole file
 	Message string
+
+	empty bool // the file has no content
 }
 
 // Place is a position in a file. Lines and columns begin at 1; columns count characters.
@@ -64,21 +69,21 @@ func Parse(name string, data []byte) (*File, *yaml.Node, *Mistake) {
 
 // checkText refuses characters that make line numbers differ from those of an editor.
 func (f *File) checkText() *Mistake {
-	if len(f.text) > MaxDocument {
+	if len(f.text) > files.MaxSize {
 		return &Mistake{Message: "is larger than 1 MiB: a configuration is smaller; is it the right file?"}
 	}
 	if strings.TrimSpace(f.text) == "" {
-		return &Mistake{Message: isEmpty}
+		return &Mistake{Message: isEmpty, empty: true}
 	}
 	line := 1
 	for i, r := range f.text {
 		switch {
 		case r == utf8.RuneError && !strings.HasPrefix(f.text[i:], "\ufffd"):
-			return &Mistake{Place{Line: line}, "is not UTF-8: save the file as UTF-8"}
+			return &Mistake{At: Place{Line: line}, Message: "is not UTF-8: save the file as UTF-8"}
 		case r == '\r' && !strings.HasPrefix(f.text[i:], "\r\n"):
-			return &Mistake{Place{Line: line}, "has a carriage return that ends no line: save the file with \\n line ends"}
+			return &Mistake{At: Place{Line: line}, Message: "has a carriage return that ends no line: save the file with \\n line ends"}
 		case r == '\u0085', r == '\u2028', r == '\u2029':
-			return &Mistake{Place{Line: line}, fmt.Sprintf("has an invisible line separator, %U: write \\n, or an escape in double quotes", r)}
+			return &Mistake{At: Place{Line: line}, Message: fmt.Sprintf("has an invisible line separator, %U: write \\n, or an escape in double quotes", r)}
 		case r == '\n':
 			line++
 		}
@@ -93,12 +98,12 @@ func (f *File) parse() (root *yaml.Node, problem *Mistake) {
 	if err == nil && len(first.Content) == 1 {
 		root = first.Content[0]
 		if problem = f.onlyOne(); problem == nil && isNothing(root) {
-			problem = &Mistake{Message: isEmpty}
+			problem = &Mistake{Message: isEmpty, empty: true}
 		}
 		return root, problem
 	}
 	if err == nil || errors.Is(err, io.EOF) {
-		return nil, &Mistake{Message: "holds only comments: it needs at least version, sources, sinks and routes"}
+		return nil, &Mistake{Message: "holds only comments: it needs at least version, sources, sinks and routes", empty: true}
 	}
 	return nil, f.syntaxProblem(err)
 }
@@ -123,8 +128,8 @@ func (f *File) onlyOne() *Mistake {
 		return f.syntaxProblem(err)
 	}
 	return &Mistake{
-		Place{second.Line, second.Column},
-		"a second document begins here: a configuration is one document; remove the --- before it",
+		At:      Place{second.Line, second.Column},
+		Message: "a second document begins here: a configuration is one document; remove the --- before it",
 	}
 }
 
@@ -164,7 +169,7 @@ func (f *File) syntaxProblem(err error) *Mistake {
 		line = 1 + strings.Count(f.text[:max(strings.Index(f.text, "*"+name), 0)], "\n")
 	}
 	line = min(max(line, 1), len(f.lines))
-	return &Mistake{Place{Line: line}, "is not YAML: " + message + f.syntaxHint(line, message)}
+	return &Mistake{At: Place{Line: line}, Message: "is not YAML: " + message + f.syntaxHint(line, message)}
 }
 
 // lineOfError reads the text again byte by byte, to find the line at which the library stops.
