@@ -82,7 +82,7 @@ tidy-check:
 generate: ## regenerate all generated files
 	go run ./cmd/router schema config > docs/config.schema.json
 	go run ./cmd/router schema reference > docs/CONFIG.md
-	go test -count=1 -run TestGuarantees ./test/arch -update
+	go test -count=1 -run 'TestGuarantees|TestArchitectureTables' ./test/arch -update
 	go run ./hack/diagram docs/img
 	@if [ -x bin/sandbox ]; then CGO_ENABLED=0 go test -trimpath -count=1 -run TestBuiltin ./test/schemas -args -update; \
 	else echo "the built-in schemas stay as they are: they are read from bin/sandbox, which make build makes"; fi
