@@ -36,7 +36,7 @@ func (g *get) actives(ctx context.Context) error {
 		fmt.Fprintln(g.Out, "[]")
 	case g.Output == "json":
 		fmt.Fprintln(g.Out, "\n]")
-	case g.Output == "table" && n == 0:
+	case n == 0 && (g.Output == "table" || g.Output == "wide"):
 		fmt.Fprintln(g.Err, "It holds for no object.")
 	}
 	return table.Flush()

@@ -2,40 +2,45 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/listing"
 )
 
 // getCommand shows the cache of the running router.
 func getCommand() cli.Command {
 	return cli.Command{
 		Name:    "get",
-		Args:    "[SOURCE [NAME]]",
+		Args:    "[SOURCE[/NAME] [NAME]]",
 		Summary: "Show the sources of the running router, or objects of its cache",
 		Description: `
-Without SOURCE it lists the sources. NAME is NAME or NAMESPACE/NAME; it exits with 1 if there is no such object. The
-values in Secrets are never shown.
+Without SOURCE it lists the sources. SOURCE is the name of a source, or the resource that one watches, as kubectl takes
+it: deployments, deploy or deployments.apps. NAME is NAME or NAMESPACE/NAME; it exits with 1 if there is no such object.
+The values in Secrets are never shown.
 
 -active ROUTE lists the objects for which the condition of a route (when) holds, or, for a route with a delete hold,
 the deleted objects: since when, and when that is reported.`,
 		Examples: []cli.Example{
 			{Line: "router get", Text: "the sources, with the number of their objects and their indexes"},
 			{Line: "router get pods shop/web-0 -o yaml", Text: "one object"},
+			{Line: "router get deploy/web -n shop -o jsonpath={.spec.replicas}", Text: "a field of one object"},
+			{Line: "router get pods -l app=web -o wide", Text: "the objects with a label; with uid, controller and labels"},
 			{Line: "router get pods -index byNode=n1", Text: "the objects that an index of the source has under a value"},
 			{Line: `router get pods -filter 'object.status.phase == "Failed"'`, Text: "the objects that match, as with the filter of a route"},
 			{Line: "router get -active alerts", Text: "the objects for which the condition of a route holds"},
 		},
 		Setup: func(f *cli.Flags) cli.Run {
-			g := &get{Remote: cli.Remote{Formats: []string{"table", "json", "yaml", "name"}}}
-			g.AddFlags(f)
+			g := &get{}
+			g.AddAddress(f)
+			f.StringVar(&g.Output, "o", "table", "`"+strings.Join(listing.Formats(), "|")+"|jsonpath=TEMPLATE` the format of the output")
 			f.StringVar(&g.index, "index", "", "`INDEX=VALUE` one of the source's indexes, or name, namespace or owner (a uid)")
 			f.StringVar(&g.query.Namespace, "n", "", "`NAMESPACE` only this namespace")
+			f.BoolVar(&g.all, "A", false, "all namespaces, as without -n")
+			f.StringVar(&g.query.Labels, "l", "", "`SELECTOR` only objects with these labels, as in app=web,tier!=db")
 			f.StringVar(&g.query.Filter, "filter", "", "`EXPRESSION` CEL; an object that lacks a field which it needs does not match")
 			f.StringVar(&g.active, "active", "", "`ROUTE` the objects for which the condition of this route holds")
 			return g.run
@@ -52,6 +57,7 @@ type get struct {
 
 	query  api.Query
 	index  string // -index
+	all    bool   // -A
 	named  bool   // by NAME: one object is meant
 	active string // the route that is asked about; empty: none is
 }
@@ -76,20 +82,26 @@ func (g *get) run(ctx context.Context, s cli.Streams, args []string) error {
 
 // parse reads the arguments.
 func (g *get) parse(names []string) error {
+	selects := g.index != "" || g.query.Filter != "" || g.query.Labels != "" || g.query.Namespace != ""
 	switch {
-	case g.active != "" && (len(names) > 0 || g.index != "" || g.query.Filter != "" || g.query.Namespace != ""):
+	case g.all && g.query.Namespace != "":
+		return cli.Mistakef("-A is all namespaces, -n one: leave one of them out")
+	case g.active != "" && (len(names) > 0 || selects):
 		return cli.Mistakef("-active ROUTE stands alone: all objects of the route are shown")
 	case len(names) > 2:
 		return cli.Mistakef("unexpected argument %q: one source and one name", names[2])
-	case len(names) == 0 && (g.index != "" || g.query.Filter != "" || g.query.Namespace != ""):
+	case len(names) == 0 && selects:
 		return cli.Mistakef("name the source: router get SOURCE …")
+	case len(names) == 0 && strings.HasPrefix(g.Output, "jsonpath"):
+		return cli.Mistakef("-o jsonpath is for objects: name a source, or use -o json")
+	}
+	if err := listing.Check(g.Output); err != nil {
+		return cli.Mistakef("-o: %s", err.Error())
 	}
 	if len(names) > 0 {
-		g.query.Source = names[0]
-	}
-	if len(names) > 1 {
-		g.named = true
-		g.name(names[1])
+		if err := g.address(names); err != nil {
+			return err
+		}
 	}
 	if g.index != "" {
 		var ok bool
@@ -98,6 +110,22 @@ func (g *get) parse(names []string) error {
 		}
 	}
 	g.query.Limit = getPage
+	return nil
+}
+
+// address reads SOURCE, SOURCE/NAME, or SOURCE and NAME.
+func (g *get) address(names []string) error {
+	source, name, joined := strings.Cut(names[0], "/")
+	switch {
+	case joined && len(names) > 1:
+		return cli.Mistakef("unexpected argument %q: %s names the object", names[1], names[0])
+	case !joined && len(names) > 1:
+		name, joined = names[1], true
+	}
+	g.query.Source, g.named = source, joined
+	if joined {
+		g.name(name)
+	}
 	return nil
 }
 
@@ -141,11 +169,16 @@ func (g *get) sources(ctx context.Context) error {
 
 // objects asks for page after page, and prints each as it comes.
 func (g *get) objects(ctx context.Context) error {
-	p := printer{get: g, table: tabwriter.NewWriter(g.Out, 0, 0, 2, ' ', 0)}
+	if err := g.resolve(ctx); err != nil {
+		return err
+	}
+	p, err := listing.New(g.Out, g.Output, g.named)
+	if err != nil {
+		return err
+	}
 	token, absent := "", 0
 	var answer api.Answer
 	for {
-		var err error
 		if answer, err = g.Client.Query(ctx, g.query, token); err != nil {
 			return err
 		}
@@ -154,7 +187,7 @@ func (g *get) objects(ctx context.Context) error {
 		}
 		absent += answer.Absent
 		for _, item := range answer.Items {
-			if err := p.print(item); err != nil {
+			if err := p.Print(item); err != nil {
 				return err
 			}
 		}
@@ -165,85 +198,25 @@ func (g *get) objects(ctx context.Context) error {
 	if absent > 0 {
 		cli.Printf(g.Err, "%s without a field that the filter needs, which is no match: write has(), or .? with orValue()\n", cli.Count(absent, "object"))
 	}
-	return p.end(answer)
-}
-
-// printer prints objects in the format that is asked for.
-type printer struct {
-	*get
-
-	table *tabwriter.Writer
-	n     int
-}
-
-// shown is what a table shows of an object.
-type shown struct {
-	Kind     string `json:"kind"`
-	Metadata struct {
-		Name              string    `json:"name"`
-		Namespace         string    `json:"namespace"`
-		ResourceVersion   string    `json:"resourceVersion"`
-		CreationTimestamp time.Time `json:"creationTimestamp"`
-	} `json:"metadata"`
-}
-
-func (p *printer) print(item json.RawMessage) error {
-	p.n++
-	var s shown
-	_ = json.Unmarshal(item, &s) // of what is not as it should be, as much as is
-	m := s.Metadata
-	switch p.Output {
-	case "json":
-		return p.printJSON(item)
-	case "yaml":
-		if p.n > 1 {
-			fmt.Fprintln(p.Out, "---")
-		}
-		return p.PrintYAML(item)
-	case "name":
-		key := m.Name
-		if m.Namespace != "" {
-			key = m.Namespace + "/" + m.Name
-		}
-		cli.Printf(p.Out, "%s\n", key)
-		return nil
-	}
-	if p.n == 1 {
-		cli.Printf(p.table, "NAMESPACE\tNAME\tAGE\tVERSION\n")
-	}
-	born := "-"
-	if !m.CreationTimestamp.IsZero() {
-		born = age(time.Since(m.CreationTimestamp))
-	}
-	cli.Printf(p.table, "%s\t%s\t%s\t%s\n", dash(m.Namespace), m.Name, born, dash(m.ResourceVersion))
-	return nil
-}
-
-// printJSON prints one object as it is, and several as a list that kubectl understands.
-func (p *printer) printJSON(item json.RawMessage) error {
-	if p.named {
-		return p.PrintJSON(item)
-	}
-	opening := ",\n"
-	if p.n == 1 {
-		opening = `{"apiVersion": "v1", "kind": "List", "items": [` + "\n"
-	}
-	_, err := fmt.Fprintf(p.Out, "%s%s", opening, item)
-	return err
-}
-
-// end finishes what was begun. It is an error if one object was meant and there is none.
-func (p *printer) end(answer api.Answer) error {
-	if p.n == 0 && p.named {
-		return fmt.Errorf("source %s has no object %q", answer.Source, strings.TrimPrefix(p.query.Namespace+"/"+p.query.Name, "/"))
-	}
 	switch {
-	case p.Output == "json" && p.n == 0:
-		fmt.Fprintf(p.Out, `{"apiVersion": "v1", "kind": "List", "items": [], "metadata": {"resourceVersion": %q}}`+"\n", answer.ResourceVersion)
-	case p.Output == "json" && !p.named:
-		fmt.Fprintf(p.Out, "\n], \"metadata\": {\"resourceVersion\": %q}}\n", answer.ResourceVersion)
-	case p.Output == "table" && p.n == 0:
-		fmt.Fprintln(p.Err, "No objects.")
+	case p.Len() == 0 && g.named:
+		return fmt.Errorf("source %s has no object %q", answer.Source, strings.TrimPrefix(g.query.Namespace+"/"+g.query.Name, "/"))
+	case p.Len() == 0 && (g.Output == "table" || g.Output == "wide"):
+		fmt.Fprintln(g.Err, "No objects.")
 	}
-	return p.table.Flush()
+	return p.End(answer.ResourceVersion)
+}
+
+// resolve replaces the resource that names a source by the name of the source.
+func (g *get) resolve(ctx context.Context) error {
+	sources, err := g.Client.Sources(ctx)
+	if err != nil {
+		return err
+	}
+	name, err := listing.Source(g.query.Source, sources)
+	if err != nil {
+		return cli.Mistakef("%s", err.Error())
+	}
+	g.query.Source = name
+	return nil
 }
