@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/cli"
+	"github.com/deltarouter/deltarouter/internal/explain"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/printable"
+	"github.com/deltarouter/deltarouter/internal/terminal"
 )
 
 // tapCommand shows the deltas of the running router.
@@ -25,7 +27,9 @@ with a condition, the line says since when it holds, or since when the object is
 		Setup: func(f *cli.Flags) cli.Run {
 			r := &cli.Remote{Formats: []string{"text", "json"}}
 			var q api.TapQuery
+			var color string
 			r.AddFlags(f)
+			f.ChoiceVar(&color, "color", terminal.Auto, terminal.Modes(), "colours; auto: on a terminal, unless NO_COLOR is set")
 			f.StringVar(&q.Route, "route", "", "`ROUTE` only this route")
 			f.BoolVar(&q.Rejected, "rejected", false, "also the deltas that a route rejects, with the first test that fails")
 			return func(ctx context.Context, s cli.Streams, _ []string) error {
@@ -33,7 +37,8 @@ with a condition, the line says since when it holds, or since when the object is
 				if err := r.Connect(); err != nil {
 					return err
 				}
-				err := r.Client.Tap(ctx, q, func(t api.Tapped) error { return showTapped(r, t) })
+				paint := terminal.NewPaint(s.Raw, color)
+				err := r.Client.Tap(ctx, q, func(t api.Tapped) error { return showTapped(r, paint, &t) })
 				if ctx.Err() != nil {
 					return nil
 				}
@@ -44,36 +49,54 @@ with a condition, the line says since when it holds, or since when the object is
 }
 
 // showTapped prints one line.
-func showTapped(r *cli.Remote, t api.Tapped) error {
+func showTapped(r *cli.Remote, paint terminal.Paint, t *api.Tapped) error {
 	if r.Output == "json" {
 		return json.NewEncoder(r.Out).Encode(t)
 	}
 	if t.Missed > 0 {
 		cli.Printf(r.Out, "… %d more\n", t.Missed)
 	}
-	line := fmt.Sprintf("%s %s %s %s", t.Time.Local().Format("15:04:05.000"), t.Op, t.Source, t.Key)
+	// The colours are control characters of our own, so each part is cleaned by itself.
+	part := func(c terminal.Color, text string) string { return paint.Text(c, printable.Line(text)) }
+	key := part(terminal.Bold, t.Key)
 	if t.Event != "" {
-		line += " (" + t.Event + ")"
+		key += part("", " ("+t.Event+")")
 	}
-	line += fmt.Sprintf("  %s: %s", t.Route, t.Verdict)
-	if t.Why != "" {
-		line += ": " + short(t.Why)
-	}
-	if t.At != "" {
-		line += "  (" + t.At + ")"
-	}
-	if t.Reason != "" {
-		line += ": " + t.Reason
-	}
-	if t.State != "" {
-		line += ", " + t.State + " since " + clock(t.Since, t.Time)
-	}
-	if !t.Due.IsZero() {
-		line += ", due at " + clock(t.Due, t.Time)
-	}
-	_, err := fmt.Fprintln(r.Out, printable.Line(line))
+	_, err := fmt.Fprintf(r.Raw, "%s %s %s %s  %s: %s%s\n", part(terminal.Faint, t.Time.Local().Format("15:04:05.000")), part(opColors[t.Op], t.Op),
+		part("", t.Source), key, part("", t.Route), part(verdictColors[t.Verdict], t.Verdict), part("", detail(t)))
 	return err
 }
+
+// detail is what a line says behind the verdict.
+func detail(t *api.Tapped) (text string) {
+	if t.Why != "" {
+		text += ": " + short(t.Why)
+	}
+	if t.At != "" {
+		text += "  (" + t.At + ")"
+	}
+	if t.Reason != "" {
+		text += ": " + t.Reason
+	}
+	if t.State != "" {
+		text += ", " + t.State + " since " + clock(t.Since, t.Time)
+	}
+	if !t.Due.IsZero() {
+		text += ", due at " + clock(t.Due, t.Time)
+	}
+	return text
+}
+
+// The colours of ops and verdicts. Those that are not here have none.
+var (
+	opColors = map[string]terminal.Color{
+		"added": terminal.Green, "updated": terminal.Cyan, "deleted": terminal.Red, "deselected": terminal.Red,
+	}
+	verdictColors = map[string]terminal.Color{
+		explain.Matches: terminal.Green, explain.Holds: terminal.Green, explain.MatchesNot: terminal.Faint, explain.HoldsNot: terminal.Faint,
+		explain.MatchFails: terminal.Red, explain.GivenUp: terminal.Red, explain.Suppressed: terminal.Yellow,
+	}
+)
 
 // clock writes a time, with its day if that is not the day of now.
 func clock(at, now time.Time) string {
