@@ -63,10 +63,10 @@ func populate(t *testing.T, path string) (before, after string) {
 	return before, after
 }
 
-// TestDamage flips bits in and cuts the file at random places. Each time it is opened with the
-// state that it had, is put aside in favour of an empty one or, if it is the newer of the two meta
-// pages that was hit, has the state of one transaction earlier. CHECKPOINT_DAMAGE sets how many
-// places; 2000 is the long form.
+// TestDamage flips bits in a file and truncates it at random places. Each time it is opened with
+// its state, or is moved away and replaced by an empty one, or, if the newer of the two meta pages
+// was hit, has the state of one transaction earlier. CHECKPOINT_DAMAGE sets the number of places;
+// 2000 is the long form.
 func TestDamage(t *testing.T) {
 	// Guarantee: damaged-state
 	places := 200
@@ -168,7 +168,7 @@ func damaged(t *testing.T, content []byte, what, before, after string) string {
 	return became
 }
 
-// Both meta pages, one after the other: with one gone the file is usable, with both it is not.
+// Both meta pages, one after the other: without one the file is usable, without both it is not.
 func TestMetaPages(t *testing.T) {
 	whole := filepath.Join(t.TempDir(), "state.db")
 	before, after := populate(t, whole)

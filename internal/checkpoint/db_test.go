@@ -102,7 +102,7 @@ func TestCut(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			path := statePath(t)
 			db := open(t, path)
-			for range 2 { // a cut that is written twice is written once
+			for range 2 { // a cut that is written twice has the effect of one
 				for _, w := range test.write {
 					var err error
 					switch w := w.(type) {
@@ -133,7 +133,7 @@ func owes(id uint64, o *event.Object) string {
 	return describe("r", checkpoint.Pending{ID: id, Delta: &event.Delta{Source: "s", Op: event.Added, New: o}})
 }
 
-// fedEvent makes an event that another route made of a delta.
+// fedEvent returns an event that an upstream route made of a delta.
 func fedEvent(data string) *event.Event {
 	return &event.Event{
 		ID: "id", Type: "mine", Source: "/clusters/prod/sources/s", Subject: "ns/a", Time: seen, Data: []byte(data), Route: "first", K8sUID: "u",
@@ -220,7 +220,7 @@ func TestSecretsStayOut(t *testing.T) {
 			t.Errorf("%s: the canary is in it, or %v", e.Name(), err)
 		}
 	}
-	// The test would notice: in another group it is written, here short enough not to be
+	// Proof that the test works: an object of another group is written, here short enough not to be
 	// compressed.
 	db = open(t, path)
 	o, err := event.ParseObject(others, `{"metadata":{"name":"c"},"x":"`+canary+`"}`)
@@ -332,8 +332,8 @@ func TestIntentsInOrder(t *testing.T) {
 	}
 }
 
-// An intent about a later state than the one in a cut stays: it was delivered before a crash, and
-// has not come again yet.
+// An intent with a later state than that in a cut stays: it was delivered before a crash, and has
+// not arrived again yet.
 func TestLaterIntentStays(t *testing.T) {
 	db := open(t, statePath(t))
 	pods := resource("", "pods")

@@ -53,7 +53,7 @@ func TestForget(t *testing.T) {
 	has("w1", "r1 r2")
 	forget(23*time.Hour, "r1")
 	has("w1", "r1 r2")
-	forget(23*time.Hour, "r1", "r2") // it is back in time
+	forget(23*time.Hour, "r1", "r2") // it returned in time
 	forget(30*time.Hour, "r1")
 	has("w1", "r1 r2")
 	forget(54*time.Hour, "r1")
@@ -117,7 +117,7 @@ func TestForgetMemory(t *testing.T) {
 	}{
 		{0, []string{"a"}, true},
 		{checkpoint.KeepBacklogs - 1, []string{"a"}, true},
-		{checkpoint.KeepBacklogs - 1, []string{"a", "b"}, true}, // it is back
+		{checkpoint.KeepBacklogs - 1, []string{"a", "b"}, true}, // it returned
 		{2 * checkpoint.KeepBacklogs, []string{"a"}, true},
 		{3 * checkpoint.KeepBacklogs, []string{"a"}, false},
 	} {
@@ -128,8 +128,8 @@ func TestForgetMemory(t *testing.T) {
 	}
 }
 
-// TestKnowsRoute: a route is known from the first cut that names it, also one that says no more
-// than that, until a day after it was removed.
+// TestKnowsRoute: a route is known from the first cut that names it, even without any change, until
+// a day after its removal.
 func TestKnowsRoute(t *testing.T) {
 	path := statePath(t)
 	db := open(t, path)

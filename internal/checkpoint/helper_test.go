@@ -39,7 +39,7 @@ func identity(name, uid string) checkpoint.Identity {
 	return checkpoint.Identity{Key: key(name), UID: uid}
 }
 
-// intent is an object of which nothing but the identity is known.
+// intent returns an object with its identity only.
 func intent(name, uid string) *event.Object {
 	return event.Identity(resource("", "pods"), key(name), uid)
 }
@@ -69,7 +69,7 @@ func write(t testing.TB, db *checkpoint.DB, cut checkpoint.Cut) {
 
 func statePath(t testing.TB) string { return filepath.Join(t.TempDir(), "state", "state.db") }
 
-// dump describes all that is saved of the watches and routes.
+// dump describes the whole saved state of the watches and routes.
 func dump(t testing.TB, db *checkpoint.DB, watches, routes []string) string {
 	t.Helper()
 	var b strings.Builder

@@ -18,8 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestWriteErrors writes where the kernel refuses to let the file grow, as it does on a full disk:
-// in a process of its own, because such a limit holds for a whole process.
+// TestWriteErrors writes under a kernel limit on the file size, which acts like a full disk: in a
+// process of its own, because the limit applies to a whole process.
 func TestWriteErrors(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "CHECKPOINT_LIMITED="+statePath(t))
@@ -51,7 +51,7 @@ func noRoomToShrink(t *testing.T, whole, want string) {
 	}
 }
 
-// opened opens a file that is to be rewritten, where that has no room.
+// opened opens a file that cannot be rewritten for lack of room.
 func opened(path, limit string) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	n, err := strconv.ParseUint(limit, 10, 64)
@@ -75,7 +75,7 @@ func opened(path, limit string) error {
 	return db.Close()
 }
 
-// limited is the process.
+// limited is the main function of that process.
 func limited(path string) int {
 	do := limitedWrites
 	if limit := os.Getenv("CHECKPOINT_LIMIT"); limit != "" {
@@ -116,7 +116,7 @@ func limitedWrites(path string) error {
 	limit := func(n uint64) error {
 		return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: n, Max: 1 << 40})
 	}
-	// no growth, writes that are cut short, none at all
+	// no growth, truncated writes, no writes at all
 	for _, n := range []uint64{uint64(db.Size()), 8192, 100} {
 		if err := limit(n); err != nil {
 			return err

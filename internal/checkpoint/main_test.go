@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 )
 
-// TestMain also is the other process of some tests.
+// TestMain is also the main function of the second process of some tests.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("CHECKPOINT_HOLD"); path != "" {
 		os.Exit(hold(path))

@@ -21,14 +21,14 @@ var (
 	modelHandlers = []string{"h1", "h2"}
 )
 
-// model is a state file made of maps.
+// model is the content of a state file as maps.
 type model struct {
 	cluster  string
 	watches  map[string]*modelWatch
 	routes   map[string]map[uint64]checkpoint.Pending
 	rules    map[string]map[string]string // by route, and by kind and key
 	memories map[string]map[string]checkpoint.Value
-	intents  int // that were written so far
+	intents  int // the number of intents so far
 }
 
 type modelWatch struct {
@@ -38,7 +38,7 @@ type modelWatch struct {
 	intents   map[checkpoint.Identity]modelIntent
 }
 
-// modelIntent has the number of the first one, and the state of the last one.
+// modelIntent has the number of the first intent of a uid, and the state of the last one.
 type modelIntent struct {
 	number int
 	state  string

@@ -43,7 +43,7 @@ func TestLocked(t *testing.T) {
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
 		t.Error("the file of another router was touched", err)
 	}
-	// The lock ends with its holder, however that ends.
+	// The lock ends with its holder, in any way.
 	must.Succeed(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
 	in.Close()
@@ -63,7 +63,7 @@ func TestLockedByBolt(t *testing.T) {
 	}
 }
 
-// setFormat rewrites the format number of a file, as another version would.
+// setFormat changes the format number of a file, as another version would.
 func setFormat(t *testing.T, path string, format, reader uint16) {
 	t.Helper()
 	value := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, format), reader)
@@ -171,8 +171,8 @@ func TestCannotOpen(t *testing.T) {
 	}
 }
 
-// A write that would make the file too large fails, changes nothing, and does not keep others from
-// succeeding.
+// A write that would make the file too large fails without an effect, and other writes still
+// succeed.
 func TestMaxSize(t *testing.T) {
 	path := statePath(t)
 	db, err := checkpoint.Open(checkpoint.Config{Path: path, MaxSize: 1 << 20})
@@ -202,8 +202,8 @@ func TestMaxSize(t *testing.T) {
 	write(t, db, checkpoint.Cut{Watches: []checkpoint.WatchCut{cut}})
 }
 
-// A file that is removed or replaced under the router is not written to any more: nothing of it
-// would be there after a restart.
+// A file that is removed or replaced while it is in use receives no more writes, because they would
+// be lost after a restart.
 func TestRemoved(t *testing.T) {
 	path := statePath(t)
 	db := open(t, path)

@@ -44,7 +44,7 @@ func TestNotAFile(t *testing.T) {
 	open(t, link)
 }
 
-// TestFallBackInUse: that the last transaction is lost is logged also if it is found out while the
+// TestFallBackInUse: the loss of the last transaction is logged even if it is noticed while the
 // file is in use.
 func TestFallBackInUse(t *testing.T) {
 	path, log := statePath(t), &bytes.Buffer{}
@@ -56,7 +56,7 @@ func TestFallBackInUse(t *testing.T) {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	must.Succeed(t, err)
 	defer file.Close()
-	// a meta page, be it the newer one or not
+	// one of the meta pages
 	if _, err := file.WriteAt(make([]byte, 64), 16); err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestFallBackInUse(t *testing.T) {
 }
 
 // TestForeignFolder: a state folder in which another user can put a state file is refused with the
-// remedy, and nothing is made in it.
+// remedy, and no file is made in it.
 func TestForeignFolder(t *testing.T) {
 	// Guarantee: files-private
 	for _, tt := range []struct {

@@ -58,7 +58,7 @@ func sizeOf(t *testing.T, path string) int64 {
 	return info.Size()
 }
 
-// TestShrink: a file of which most is free is rewritten when it is opened. It is made once, which
+// TestShrink: a mostly free file is rewritten when it is opened. It is made once, because that
 // takes longest.
 func TestShrink(t *testing.T) {
 	// Guarantee: state-shrinks
@@ -72,7 +72,8 @@ func TestShrink(t *testing.T) {
 	t.Run("no room", func(t *testing.T) { noRoomToShrink(t, whole, want) })
 }
 
-// shrinks: also if an earlier start was interrupted at that; then it is left alone.
+// shrinks: also after an earlier start was interrupted during the rewrite; a second start leaves
+// the file alone.
 func shrinks(t *testing.T, whole, want string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state.db")
@@ -143,7 +144,7 @@ func killedWhileShrinking(t *testing.T, whole, want string) {
 	t.Log(outcome)
 }
 
-// TestAsideIsBounded: of the files that were put aside the newest three are kept.
+// TestAsideIsBounded: the newest three of the quarantined files are kept.
 func TestAsideIsBounded(t *testing.T) {
 	// Guarantee: damaged-state
 	folder := filepath.Join(t.TempDir(), "a[b]*c")

@@ -180,7 +180,7 @@ type evaluation struct {
 	program *Program
 	run     builtin.Run   // the state of our functions
 	of      *event.Object // object
-	// in the place of it and of run's delta; nil: it is about a delta or object
+	// replaces it and run's delta; nil: the evaluation has a delta or object
 	event  *aboutEvent
 	budget *Budget
 	group  []*event.Delta
@@ -202,7 +202,7 @@ type Budget struct {
 	spent int
 }
 
-// Refill makes the budget full again.
+// Refill fills the budget again.
 func (b *Budget) Refill() { b.spent = 0 }
 
 // overdrawn is the error of an evaluation for which the budget has nothing left.

@@ -46,8 +46,8 @@ func (e *Env) CompileObjects(text, source string, of ...string) (*Program, error
 		cel.FormatCELType(t), strings.Join(of, " or "), source, of[0])}}}
 }
 
-// Objects evaluates an expression of [Env.CompileObjects]: the objects that it results in. null,
-// and an absent optional, is none. Errors are as with [Program.Match].
+// Objects evaluates an expression of [Env.CompileObjects] and returns the objects. null, and an
+// absent optional, is none. Errors are as with [Program.Match].
 func (p *Program) Objects(ctx context.Context, in Input) ([]Ref, error) {
 	e := p.start(in)
 	defer e.release()
@@ -69,7 +69,7 @@ func (p *Program) Objects(ctx context.Context, in Input) ([]Ref, error) {
 	return found, nil
 }
 
-// appendRef appends the object that a value is; null and an absent optional are none.
+// appendRef appends the object of a value; null and an absent optional are none.
 func appendRef(found []Ref, v ref.Val) ([]Ref, error) {
 	v = jsonval.Unwrap(v)
 	if _, none := v.(types.Null); none {

@@ -25,12 +25,12 @@ type Program struct {
 	refers  bool    // it is no constant
 	source  ref.Val // the value of `source` without a delta
 	linked  *resolve.Linked
-	sources []string            // that are looked up, sorted
+	sources []string            // of look-ups, sorted
 	costly  *lint.Warning       // set if the possible cost exceeds the limit
-	info    *jsonval.TypeInfo   // of the objects; nil: not known
+	info    *jsonval.TypeInfo   // of the objects; nil: unknown
 	from    string              // the sources that it was compiled for
 	own     string              // the source of the expression, see [BySource]
-	mixed   bool                // others were compiled of other texts
+	mixed   bool                // the others have other texts
 	reads   []resolve.Read      // of fields of the object
 	others  map[string]*Program // by source, if several sources have types
 	names   []string            // of fields, and texts, in the expression: an error may quote them

@@ -42,7 +42,7 @@ func (p *Program) estimate(tree *cel.Ast) error {
 	return nil
 }
 
-// noteReads notes the fields that the linked tree reads.
+// noteReads records the fields that the linked tree reads.
 func (p *Program) noteReads(reads map[int64][]string) {
 	for _, id := range slices.Sorted(maps.Keys(reads)) {
 		path := reads[id]
@@ -63,7 +63,7 @@ func (p *Program) noteReads(reads map[int64][]string) {
 func (p *Program) Reads(text string) (places []lint.Warning) {
 	parsed, err := fieldpath.Parse(text)
 	if err != nil {
-		return nil // reported
+		return nil // reported already
 	}
 	var path []string
 	for _, s := range parsed {
@@ -108,7 +108,7 @@ type Reader struct {
 	in evaluation
 }
 
-// Reset makes it read another object; nil: it keeps none.
+// Reset sets the next object to read; nil: none.
 func (r *Reader) Reset(obj *event.Object) { r.in = evaluation{of: obj} }
 
 // Keys appends the result of [Program.Keys].

@@ -14,7 +14,7 @@ import (
 )
 
 // Value evaluates an expression of any type and returns the result as compact JSON: null for an
-// absent optional. Errors are as with [Program.Match]; a result that JSON does not have is one of
+// absent optional. Errors are as with [Program.Match]; a result that has no JSON is an error of
 // type.
 func (p *Program) Value(ctx context.Context, in Input) ([]byte, error) {
 	e := p.start(in)

@@ -163,8 +163,8 @@ routes:
 	}
 }
 
-// TestReloadOfAMount: the file is reached through symlinks, one of which is exchanged, as in a
-// mounted ConfigMap.
+// TestReloadOfAMount: the path of the file has symlinks, one of which is replaced, as in a mounted
+// ConfigMap.
 func TestReloadOfAMount(t *testing.T) {
 	config := fmt.Sprintf(reloadable, "test", kubeconfig(t)) + `sources: {pods: {resource: v1/pods}}
 sinks: {one: {fake: {}}}
@@ -183,7 +183,7 @@ routes: [{name: a, from: pods, to: one}]
 	}
 }
 
-// TestReloadOfAChangeWhileOpening: the file is another one by the time that the router runs.
+// TestReloadOfAChangeWhileOpening: the file changes while the router is being opened.
 func TestReloadOfAChangeWhileOpening(t *testing.T) {
 	config := fmt.Sprintf(reloadable, "test", kubeconfig(t)) + `sources: {pods: {resource: v1/pods}}
 sinks: {one: {fake: {}}}
@@ -204,7 +204,7 @@ routes: [{name: a, from: pods, to: one}]
 	}
 }
 
-// TestReloadReadsFilesAnew: a module with another content is another handler, and only at a reload.
+// TestReloadReadsFilesAnew: a changed module makes another handler, but only at a reload.
 func TestReloadReadsFilesAnew(t *testing.T) {
 	config := fmt.Sprintf(reloadable, "test", kubeconfig(t)) + `sources: {pods: {resource: v1/pods}}
 sinks: {one: {fake: {}}}

@@ -45,7 +45,7 @@ func (j *journal) add(line string) {
 	j.lines = append(j.lines, line)
 }
 
-// part is a sink and a handler that does nothing but say when it is closed.
+// part is a sink and a handler that only records its close.
 type part struct {
 	name    string
 	journal *journal

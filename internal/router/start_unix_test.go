@@ -19,7 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestStopWhileStarting: a stop ends a start that waits for something which does not heed it.
+// TestStopWhileStarting: a stop ends a start that is blocked in a call without a context.
 func TestStopWhileStarting(t *testing.T) {
 	// Guarantee: start-ends
 	path := filepath.Join(t.TempDir(), "config.yaml")

@@ -26,16 +26,16 @@ type api struct {
 	version   int
 	pods      map[string]pod
 	history   []change
-	compacted int           // watches from before this are answered 410
+	compacted int           // watches from an earlier version get 410
 	changed   chan struct{} // closed at each change
 	drop      chan struct{} // closed to end all watches
-	watching  int           // watches that drop ends
+	watching  int           // the number of watches that drop ends
 	uids      int
-	// intercept may answer a request itself: it returns true then.
+	// intercept may answer a request itself; it then returns true.
 	intercept func(w http.ResponseWriter, r *http.Request) bool
 	requests  []string // LIST, PROBE, WATCH, WATCHLIST, GET …
 	resources string   // answer of discovery for v1; empty: pods exist
-	cluster   string   // which one it is; empty: that may not be seen
+	cluster   string   // the identity; empty: it may not be read
 }
 
 type pod struct {
@@ -108,16 +108,16 @@ func (a *api) record(c change) {
 	a.changed = make(chan struct{})
 }
 
-// compact forgets the history.
+// compact drops the history.
 func (a *api) compact() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.version++ // a change of something else
+	a.version++ // a change of an object of another resource
 	a.compacted = a.version
 }
 
-// awaitWatch waits for a watch: a source that is synced may open its first one only now, and
-// dropWatches would not end it.
+// awaitWatch waits for a watch: a synced source may open its first one only now, and dropWatches
+// would not end it.
 func (a *api) awaitWatch() {
 	a.t.Helper()
 	eventually(a.t, "a watch is open", func() bool {
@@ -322,7 +322,7 @@ func (a *api) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// eventFor returns the frame of a change as a watch with the request's selectors sees it.
+// eventFor returns the frame of a change for a watch with the request's selectors.
 func eventFor(r *http.Request, c change) string {
 	was, is := selects(r, c.old), selects(r, c.now)
 	switch {

@@ -121,7 +121,7 @@ type happening struct {
 	o       *event.Object
 }
 
-// Admit writes a cut, or crashes, before a delta is applied: also in the middle of a list.
+// Admit writes a cut, or crashes, before a delta is applied, also in the middle of a list.
 func (w *world) Admit(ctx context.Context, d *event.Delta) (event.Admission, error) {
 	switch rapid.IntRange(0, 11).Draw(w.t, "meanwhile") {
 	case 0, 1:
@@ -208,7 +208,7 @@ func (w *world) tell(d *event.Delta) {
 		if _, stored := w.disk.objects[d.Key()]; !stored && len(w.disk.kept) == 0 && w.intendedAt(uid) < version && !w.ending(uid) {
 			w.t.Fatalf("%v, and the disk has it as of %d", d, w.intendedAt(uid))
 		}
-	} else if version < known.intended { // also an identity
+	} else if version < known.intended { // even as an identity only
 		w.t.Fatalf("%v by a state before %d, in which it was told", d, known.intended)
 	}
 	if known.run == w.run && known.gone {

@@ -72,7 +72,7 @@ func TestForbidden(t *testing.T) {
 	if s := r.factory.Statuses(); len(s) != 1 || s[0] != (informer.Status{Source: "pods", Synced: true}) {
 		t.Errorf("statuses %+v", s)
 	}
-	// Rights that are taken away delete nothing.
+	// The loss of rights deletes nothing.
 	allowed.Store(false)
 	a.compact()
 	a.dropWatches()
@@ -102,8 +102,8 @@ func TestWatchListRefused(t *testing.T) {
 	r.sink.want(t, false, "updated pods default/p00")
 }
 
-// A server that is too old for sendInitialEvents ignores it and never says that the initial events
-// are through.
+// A server that is too old for sendInitialEvents ignores it and never marks the end of the initial
+// events.
 func TestWatchListIgnored(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
@@ -145,7 +145,7 @@ func TestPages(t *testing.T) {
 	if got := len(r.sink.take()); got != n {
 		t.Errorf("%d deltas, want %d", got, n)
 	}
-	if got := pages.Load(); got != 101 { // 99 pages, the one that expired, and then all at once
+	if got := pages.Load(); got != 101 { // 99 pages, the expired one, and then a whole list
 		t.Errorf("%d pages", got)
 	}
 }
@@ -170,7 +170,7 @@ func TestResourceAppearsAndVanishes(t *testing.T) {
 		return s.Reason == "resource v1/pods: does not exist (yet)"
 	})
 	a.setResources("")
-	r.sink.want(t, false, "added pods default/a") // not initial: there was nothing before
+	r.sink.want(t, false, "added pods default/a") // not initial: it was absent before
 	r.synced()
 
 	a.setResources(`{"name":"services","kind":"Service"}`)
@@ -181,7 +181,7 @@ func TestResourceAppearsAndVanishes(t *testing.T) {
 	r.sink.want(t, false, "added pods default/a")
 }
 
-// Nothing but discovery itself proves that a resource is gone.
+// Only discovery itself proves that a resource is gone.
 func TestDiscoveryFails(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
@@ -273,7 +273,7 @@ func TestCutConnection(t *testing.T) {
 	}
 }
 
-// recorder lets so many bytes through, and then breaks the connection.
+// recorder passes a number of bytes, and then breaks the connection.
 type recorder struct {
 	header http.Header
 	w      http.ResponseWriter
@@ -300,7 +300,7 @@ func TestStopWithDeadServer(t *testing.T) {
 	a.put("default/a", "web")
 	r := syncedRig(t, a, options{})
 	a.onRequest(func(_ http.ResponseWriter, r *http.Request) bool {
-		<-r.Context().Done() // accepts and says nothing
+		<-r.Context().Done() // accepts and does not answer
 		return true
 	})
 	before := a.seen("PROBE")

@@ -88,7 +88,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// Without a gate nothing waits, and there is nothing to save.
+// Without a gate no delta waits, and there is nothing to save.
 func TestNoGate(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
@@ -130,8 +130,8 @@ func TestIntents(t *testing.T) {
 			a.delete("default/gone")
 			intend(d, "there", "uid-4")
 			intend(d, "gone", "uid-5")
-			intend(d, "long-gone", "uid-7") // before the cut, which did not say so
-			intend(d, "a", "uid-6")         // the same, and the name is in use again
+			intend(d, "long-gone", "uid-7") // before the cut, which did not settle it
+			intend(d, "a", "uid-6")         // likewise, and the name is in use again
 			r := restart(t, a, o, d)
 			r.sink.want(t, false, "added pods default/there", "added pods default/gone", "deleted pods default/gone")
 			if r.save(d); len(d.uids()) > 0 || len(d.objects) != 4 {
@@ -159,7 +159,7 @@ func TestIntents(t *testing.T) {
 	})
 }
 
-// Where only identities were saved of objects of which more is kept, the states are listed. That is
+// If only identities were saved of objects that the watch keeps in full, they are listed. That is
 // no change.
 func TestRestoredBare(t *testing.T) {
 	modes(t, func(t *testing.T, o options) {

@@ -120,7 +120,7 @@ func describe(d *event.Delta) string {
 	return text
 }
 
-// want waits until as many deltas came as are wanted, and compares. sorted: in any order.
+// want waits for the wanted number of deltas, and compares. sorted: in any order.
 func (s *sink) want(t *testing.T, sorted bool, want ...string) {
 	t.Helper()
 	deadline := time.After(time.Minute)
@@ -247,7 +247,7 @@ func (r *rig) metric(texts ...string) float64 {
 	return 0
 }
 
-// eventually waits for something that is not announced.
+// eventually polls a condition that has no signal.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline, tick := time.After(time.Minute), time.NewTicker(2*time.Millisecond)

@@ -86,7 +86,7 @@ func (b *cannedBody) next() bool {
 	return true
 }
 
-// frame fills in the numbers, which have a fixed width, so that making the stream costs little.
+// frame sets the numbers, which have a fixed width, so that making the stream costs little.
 func (b *cannedBody) frame(kind string, pod, version int) {
 	if b.kind != kind {
 		b.kind = kind
@@ -105,7 +105,7 @@ func digits(into []byte, n int) {
 	}
 }
 
-// counting is a Downstream that says when so many deltas came.
+// counting is a Downstream that signals the n-th delta.
 type counting struct {
 	left atomic.Int64
 	done chan struct{}

@@ -16,11 +16,11 @@ import (
 type later struct {
 	all     []*event.Object
 	objects []*event.Object // of them, those that are not handed over yet
-	hold    chan struct{}   // nothing is handed over before it is closed; nil: at once
+	hold    chan struct{}   // closed to start the restore; nil: at once
 	broken  bool            // the first of them cannot be read
 }
 
-// take puts the states off, in the order of their names.
+// take removes the objects from the restored state, in the order of their names.
 func (l *later) take(r *informer.Restored) {
 	l.objects = nil
 	r.Objects = slices.DeleteFunc(r.Objects, func(o *event.Object) bool {
@@ -31,7 +31,7 @@ func (l *later) take(r *informer.Restored) {
 	})
 	slices.SortFunc(l.objects, func(a, b *event.Object) int { return strings.Compare(a.Key().Name, b.Key().Name) })
 	l.all = l.objects
-	// identities are never put off
+	// identities are never restored later
 	bare := slices.ContainsFunc(l.objects, func(o *event.Object) bool {
 		return o.Raw().Get("metadata").Get("labels").Kind() == rawjson.Absent
 	})
@@ -111,7 +111,7 @@ func TestWatchesOnWhileLoading(t *testing.T) {
 	}
 }
 
-// TestListWaitsForLoading is about a list: it is compared with all that was saved.
+// TestListWaitsForLoading: a list is compared with all saved objects.
 func TestListWaitsForLoading(t *testing.T) {
 	a, d := saved(t, options{})
 	a.put("default/a", "db") // 104
@@ -142,8 +142,7 @@ func TestStoppedWhileLoading(t *testing.T) {
 	}
 }
 
-// TestUnreadableWhileLoading is about a state file that is damaged while it is read: everything is
-// listed.
+// TestUnreadableWhileLoading: a state file is damaged while it is read, and the resource is listed.
 func TestUnreadableWhileLoading(t *testing.T) {
 	a, d := saved(t, options{})
 	a.put("default/a", "db") // 104

@@ -62,7 +62,7 @@ func TestPagesUnasked(t *testing.T) {
 	}
 }
 
-// A list that never gets to its end deletes nothing, and the source says why it is not up to date.
+// A list that never ends deletes nothing, and the source reports why it is not up to date.
 func TestPagesNeverComplete(t *testing.T) {
 	// Guarantee: incomplete-list
 	a := newAPI(t)

@@ -14,8 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// exchange puts another cluster in the place of this one. Open watches stay open, and hear of
-// nothing any more.
+// exchange replaces the cluster by another one. Open watches stay open, and receive no more events.
 func (a *api) exchange(cluster string, version int, pods map[string]pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -31,8 +30,8 @@ func podsOf(cluster string, version int, names ...string) map[string]pod {
 	return pods
 }
 
-// The API server is another cluster's, with higher versions, as of the moment at which it can be
-// reached.
+// The API server belongs to another cluster, with higher resourceVersions, from its first answer
+// on.
 func TestRestartInAnotherCluster(t *testing.T) {
 	modes(t, func(t *testing.T, o options) {
 		a, d := saved(t, o)
@@ -68,8 +67,8 @@ func TestRestartInAnotherCluster(t *testing.T) {
 	})
 }
 
-// A crash in the middle of the list of the other cluster: the state is neither the one's nor the
-// other's, and says so.
+// A crash in the middle of the list of the other cluster: the state belongs to neither cluster, and
+// records that.
 func TestCrashWhileMoving(t *testing.T) {
 	modes(t, func(t *testing.T, o options) {
 		a, d := saved(t, o)
@@ -108,8 +107,8 @@ func TestCrashWhileMoving(t *testing.T) {
 	})
 }
 
-// The watch does not break when the API server behind it becomes another, or gets its backup back;
-// it only falls silent.
+// The API server behind an open watch becomes another, or is restored from a backup: the watch only
+// becomes silent.
 func TestPatrol(t *testing.T) {
 	// Guarantee: server-rewound
 	for reason, exchange := range map[string]func(a *api){
@@ -199,7 +198,7 @@ func TestIdentityIsShared(t *testing.T) {
 		r.factory.Watch(spec, newMemory(), informer.Source{Name: spec.Namespace})
 	}
 	a.onRequest(func(http.ResponseWriter, *http.Request) bool {
-		<-release // so that they all come to it at once
+		<-release // so that all wait at once
 		return false
 	})
 	r.start()
@@ -223,7 +222,7 @@ func TestRefusedWhileOpen(t *testing.T) {
 			r := syncedRig(t, a, options{config: informer.Config{ProbeInterval: 20 * time.Millisecond}})
 			r.sink.take()
 			probes := a.seen("PROBE")
-			// so that one is over
+			// so that one has ended
 			eventually(t, "two probes", func() bool { return a.seen("PROBE") >= probes+2 })
 			a.onRequest(func(w http.ResponseWriter, _ *http.Request) bool {
 				fail(w, code, reason, "no "+reason)

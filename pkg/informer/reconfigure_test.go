@@ -50,7 +50,7 @@ func TestReconfigure(t *testing.T) {
 		t.Error("a source that is gone is counted, or a new one is not")
 	}
 
-	// Another watch in its place.
+	// Another watch replaces it.
 	other := spec
 	other.Namespace = "other"
 	wanted := []informer.Wanted{{Spec: other, Store: newMemory(), Sources: []informer.Source{{Name: "pods"}}}}
@@ -65,7 +65,7 @@ func TestReconfigure(t *testing.T) {
 	}
 }
 
-// TestReconfigureWaits: the watches are not exchanged in the middle of a delta, and not at all if
+// TestReconfigureWaits: the watches are not replaced in the middle of a delta, and not at all if
 // that does not end.
 func TestReconfigureWaits(t *testing.T) {
 	a := newAPI(t)

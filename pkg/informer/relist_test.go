@@ -79,8 +79,8 @@ func TestRelistBeforeResuming(t *testing.T) {
 	r.synced()
 }
 
-// TestResyncAsked: everything in the cache comes once more, for the source that is named, each time
-// as a round of its own.
+// TestResyncAsked: all cached objects are emitted once more, for the named source, in a round for
+// each call.
 func TestResyncAsked(t *testing.T) {
 	// Guarantee: resync
 	a := newAPI(t)
@@ -126,7 +126,7 @@ func TestResyncAsked(t *testing.T) {
 // end it with an error that says so.
 func TestResyncIsInterrupted(t *testing.T) {
 	for name, c := range map[string]struct {
-		between func(r *rig, cancel func()) // two objects
+		between func(r *rig, cancel func()) // called between two objects
 		want    error
 	}{
 		"a reload": {func(r *rig, _ func()) {

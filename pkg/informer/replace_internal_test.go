@@ -129,7 +129,7 @@ func TestReplaceProperty(t *testing.T) {
 			case "lose": // events are lost until the next list
 				lost = true
 				continue
-			case "replay": // the last few once more, as a watch from an older resourceVersion would
+			case "replay": // the last few events again, as from an older resourceVersion
 				before := down.count
 				for i := max(0, len(told)-3); i < len(told); i++ {
 					tell(told[i])

@@ -25,7 +25,7 @@ type disk struct {
 	objects   map[event.Key]string
 
 	mu    sync.Mutex
-	asked []*event.Object // at the gate
+	asked []*event.Object // states with a gate
 	gates map[string]chan struct{}
 }
 
@@ -118,7 +118,7 @@ func restoredFrom(t *testing.T, r *rig, d *disk) informer.Restored {
 	return restored
 }
 
-// lists returns how many lists there were, of either kind.
+// lists returns the number of lists, of either kind.
 func (a *api) lists() int { return a.seen("LIST") + a.seen("WATCHLIST") }
 
 // versions returns "op name old>new" of the deltas so far.
@@ -150,7 +150,7 @@ func saved(t *testing.T, o options) (*api, *disk) {
 	return a, d
 }
 
-// modes runs a test where the API server streams and where it is listed.
+// modes runs a test with streamed initial events and with lists.
 func modes(t *testing.T, test func(t *testing.T, o options)) {
 	t.Helper()
 	for name, config := range map[string]informer.Config{"streamed": {}, "paged": {PageSize: 2}} {
@@ -284,7 +284,7 @@ func TestRestartInList(t *testing.T) {
 	})
 }
 
-// A cut in the middle of a list says so.
+// A cut in the middle of a list records that.
 func TestDirtyInList(t *testing.T) {
 	a, d := newAPI(t), newDisk()
 	a.put("default/a", "web")
@@ -304,7 +304,7 @@ func TestDirtyInList(t *testing.T) {
 	r.factory.Saved()
 }
 
-// rewind puts a copy of the pods and of the version back, as a restored backup does.
+// rewind restores a copy of the pods and of the version, as a restored backup does.
 func (a *api) rewind(version int, pods map[string]pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 type definition struct {
 	mu     sync.Mutex
 	served []string
-	exists int // the status with which the definition is answered
+	exists int // the status of the answer for the definition
 }
 
 func (d *definition) set(exists int, served ...string) {
@@ -106,7 +106,8 @@ func TestVersionNotServed(t *testing.T) {
 	r.sink.want(t, false, "updated pods default/a")
 }
 
-// As long as its definition exists, nothing of a resource is deleted that is served in no version.
+// As long as its definition exists, no object is deleted of a resource that is served in no
+// version.
 func TestDefinitionExists(t *testing.T) {
 	// Guarantee: version-not-served
 	a, d, r := unservedRig(t)
@@ -124,7 +125,7 @@ func TestDefinitionExists(t *testing.T) {
 	r.sink.want(t, true, "deleted pods default/a stale", "deleted pods default/b stale", "deleted pods default/c stale")
 }
 
-// Where the definition may not be seen, a resource that is served in no version is gone.
+// If the definition may not be read, a resource that is served in no version is gone.
 func TestDefinitionForbidden(t *testing.T) {
 	a, d, r := unservedRig(t)
 	d.set(http.StatusForbidden)

@@ -193,7 +193,7 @@ func TestCacheMetadata(t *testing.T) {
 	}
 }
 
-// Sources that are alike share a watch, and each gets every delta.
+// Sources with equal Specs share a watch, and each gets every delta.
 func TestSharedWatch(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
@@ -213,7 +213,7 @@ func TestResync(t *testing.T) {
 	r.sink.want(t, true, "added pods default/a initial", "added pods default/b initial", "sync pods default/a", "sync pods default/b")
 }
 
-// While a delta waits for room, nothing overtakes it, and the end of the context ends the wait.
+// While a delta waits for room, no other overtakes it, and the end of the context ends the wait.
 func TestBlockedDownstream(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
@@ -255,7 +255,7 @@ func TestBlockedDownstream(t *testing.T) {
 	r.stop()
 }
 
-// A blocked delta does not hold up the end.
+// A blocked delta does not delay the stop.
 func TestStopWhileBlocked(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")

@@ -9,8 +9,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// FuzzPages walks files that are damaged in ways that no disk would think of: nothing is caught
-// here, a panic is a failure.
+// FuzzPages walks files with arbitrary damage. Panics are not caught: each is a failure.
 func FuzzPages(f *testing.F) {
 	c, err := value.NewCodec()
 	must.Succeed(f, err)

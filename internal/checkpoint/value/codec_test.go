@@ -19,7 +19,7 @@ func testCodec(t testing.TB) *Codec {
 	return c
 }
 
-// value makes a value of bytes as they are stored, with the checksum that they should have.
+// value makes a value of stored bytes, with the correct checksum.
 func signed(c *Codec, encoding byte, stored []byte) []byte {
 	value := append([]byte{encoding, 0, 0, 0, 0}, stored...)
 	binary.LittleEndian.PutUint32(value[1:], c.sum(7, []byte("key"), encoding, stored))

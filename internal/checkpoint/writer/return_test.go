@@ -43,9 +43,9 @@ func (s *failingStore) Commit(cut *checkpoint.Cut, intents map[string][]*event.O
 	return s.DB.Commit(cut, intents)
 }
 
-// An object leaves the selector of its watch and comes back with the same uid while a cut is
-// collected that says it is gone. The intent of its return is not ended by that cut, whether or not
-// writing it fails at first; the next cut in which the object is gone ends it.
+// An object leaves the selector of its watch and returns with the same uid while a cut with its
+// removal is collected. That cut does not end the intent of its return, whether or not writing it
+// fails at first; the next cut with a removal of the object ends it.
 func TestReturnDuringACut(t *testing.T) {
 	for _, fails := range []int{0, 2} {
 		t.Run(fmt.Sprint(fails, " failures"), func(t *testing.T) {

@@ -81,7 +81,7 @@ func (db *fakeDB) said() string {
 	return all
 }
 
-// fakeCollector gives cuts one after the other, then empty ones.
+// fakeCollector returns cuts one after the other, then empty ones.
 type fakeCollector struct {
 	mu   sync.Mutex
 	cuts []checkpoint.Cut
@@ -300,7 +300,7 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// After Run has returned gates can still be opened, by Flush.
+// After the end of Run, Flush can still open gates.
 func TestFlushAfterRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{began: time.Now()}
@@ -464,8 +464,8 @@ func (m content) apply(c *checkpoint.Cut) {
 	}
 }
 
-// An incarnation that is not in a merged cut because another one took its place is over, and so is
-// its intent.
+// An incarnation that was replaced by another one within a merged cut has ended, and so has its
+// intent.
 func TestMergeEndsIntents(t *testing.T) {
 	r := &event.Resource{}
 	one, _ := event.ParseObject(r, `{"metadata":{"name":"a","uid":"1"}}`)

@@ -26,8 +26,7 @@ var (
 	_ traits.Zeroer   = (*Map)(nil)
 )
 
-// plain reports whether nothing is known of the value, so that it is equal to another if the JSON
-// is.
+// plain reports whether the value has no type, so that its equality is that of the JSON.
 func (m *Map) plain() bool { return m.Info == nil || m.Info.kind == schema.Any }
 
 func (m *Map) root() *Root {
@@ -114,7 +113,7 @@ func (m *Map) Child(open string, s *TypeInfo) ref.Val {
 	return m.meter.Typed(open, s)
 }
 
-// Raw is the text of the whole object.
+// Raw returns the text of the whole object.
 func (m *Map) Raw() rawjson.Value {
 	if m.root() != nil {
 		return rawjson.Value(m.open)
@@ -249,7 +248,7 @@ type rootField struct {
 	value        Map // made at its first use, if it is a map
 }
 
-// Object returns the object that the text is, of a shape, and reads it for the first time.
+// Object returns the object of a text with a type, for its first read.
 func (r *Root) Object(text string, m *Meter, s *TypeInfo) *Map {
 	r.known, r.info.root = s, r
 	if s != nil {
@@ -264,7 +263,7 @@ func (r *Root) Passed(at, inner, depth int) {
 	r.cursor.Passed(at, inner, depth)
 }
 
-// Locate is mapValue.find for the object that the text is, and how many bytes were read.
+// Locate is mapValue.find for the object of the text, and returns the number of bytes read.
 func (r *Root) Locate(text, key string) (open string, read int) {
 	for i := range r.n {
 		if rawjson.IsKey(r.seen[i].quoted, key) {

@@ -18,7 +18,7 @@ type Meter struct {
 // interruptFrequency is the number of rounds of a loop between two checks of the context.
 const interruptFrequency = 100
 
-// NewMeter returns a meter for so many units of work.
+// NewMeter returns a meter with that many units of work.
 func NewMeter(work int) Meter { return Meter{left: work} }
 
 // Watch makes the rounds of loops end the evaluation once done is closed.
@@ -30,8 +30,8 @@ func (m *Meter) Interrupted() bool { return m.interrupted }
 // Remaining returns the units of work that are left, at least 0.
 func (m *Meter) Remaining() int { return max(0, m.left) }
 
-// Lift takes the bound away: a result is read after its evaluation, where nothing recovers from the
-// panic of charge.
+// Lift removes the limit: a result is read after its evaluation, where the panic of Charge would
+// not be recovered.
 func (m *Meter) Lift() { m.left = math.MaxInt }
 
 // Round charges a round of a loop, and ends the evaluation if its context has ended.
@@ -52,9 +52,8 @@ func (m *Meter) Round(work int) {
 	}
 }
 
-// Charge takes n units of work, each about a nanosecond or a byte read. It ends the evaluation as
-// cel-go itself does when the cost limit is reached: with a panic that cel.Program.Eval turns into
-// an error.
+// Charge takes n units of work, each about a nanosecond or a byte read. At the limit it ends the
+// evaluation as cel-go does: with a panic that cel.Program.Eval turns into an error.
 func (m *Meter) Charge(n int) {
 	if m.left -= n; m.left < 0 {
 		//nolint:forbidigo // a value cannot return an error from everywhere; cel-go ends evaluations in this way

@@ -53,9 +53,9 @@ func appendKey(keys []string, v ref.Val) ([]string, error) {
 	return keys, err
 }
 
-// Canonical is the text that stands for a value in an index, the same for values that are equal: a
-// string is itself, a bool true or false, a whole number its decimal digits, also if it is a double
-// (1.0 is 1), another double its shortest digits.
+// Canonical returns the text of a value in an index, equal for equal values: a string is itself, a
+// bool true or false, a whole number its decimal digits, also if it is a double (1.0 is 1), another
+// double its shortest digits.
 func Canonical(v ref.Val) (string, error) {
 	d, ok := v.(types.Double)
 	switch f := float64(d); {
@@ -72,7 +72,7 @@ func Canonical(v ref.Val) (string, error) {
 	}
 }
 
-// Unwrap is the value of an optional, null if it has none.
+// Unwrap returns the value of an optional, null if it has none.
 func Unwrap(v ref.Val) ref.Val {
 	optional, ok := v.(*types.Optional)
 	switch {
@@ -84,7 +84,7 @@ func Unwrap(v ref.Val) ref.Val {
 	return types.NullValue
 }
 
-// Scalar is the one text of a string, int or bool. An index takes more, see [Canonical].
+// Scalar returns the text of a string, int or bool. An index accepts more types, see [Canonical].
 func Scalar(v ref.Val) (string, error) {
 	switch v := v.(type) {
 	case types.String:
@@ -101,7 +101,7 @@ func Scalar(v ref.Val) (string, error) {
 	return "", celerr.Wrong("a " + TypeName(v) + " where a string, an int or a bool is needed")
 }
 
-// TypeName is the name of the type of a value.
+// TypeName returns the name of the type of a value.
 func TypeName(v ref.Val) string {
 	if v == nil {
 		return "none"

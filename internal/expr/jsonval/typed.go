@@ -16,8 +16,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/schema"
 )
 
-// Typed is the value that a text begins with, of that shape. A value that its schema does not allow
-// is an error.
+// Typed returns the value at the start of a text, of that type. A value that its schema does not
+// allow is an error.
 func (m *Meter) Typed(open string, s *TypeInfo) ref.Val {
 	if s == nil || s.kind == schema.Any {
 		return m.Open(open)
@@ -47,7 +47,7 @@ func (m *Meter) Typed(open string, s *TypeInfo) ref.Val {
 	return s.mismatch()
 }
 
-// mismatch: nothing of the value is quoted.
+// mismatch returns an error that does not quote the value.
 func (s *TypeInfo) mismatch() ref.Val {
 	return types.WrapErr(celerr.Wrong("a value is not of the type that the schema of the resource says"))
 }
@@ -158,8 +158,8 @@ func unitOf(name string) time.Duration {
 	return 0
 }
 
-// number is an int where the text has neither fraction nor exponent and fits, a uint where only
-// that fits, else a double.
+// number returns an int if the text has neither fraction nor exponent and fits, a uint if only that
+// fits, and otherwise a double.
 func number(s string) ref.Val {
 	for i := range len(s) {
 		switch s[i] {
@@ -213,7 +213,7 @@ func (s *TypeInfo) Inner(key string) (string, *TypeInfo) {
 	return key, nil
 }
 
-// hides reports whether a value counts as absent: null in a field of an object does, as it does for
+// hides reports whether a value counts as absent: null in a field of an object does, as in
 // Kubernetes.
 func (s *TypeInfo) hides(open string) bool { return s != nil && s.fields != nil && open[0] == 'n' }
 
@@ -225,7 +225,7 @@ func CELNames(field string) []string {
 	return []string{field}
 }
 
-// TypeInfos makes shapes of types, one of each object's type.
+// TypeInfos makes TypeInfos of types, one of each object's type.
 type TypeInfos map[*schema.Type]*TypeInfo
 
 // Of returns the TypeInfo of a schema; nil: it has none.

@@ -1,4 +1,4 @@
-// Package jsonval has the values of CEL that lie over the JSON text of an object.
+// Package jsonval has values of CEL that read the JSON text of an object.
 //
 // Values are not unmarshalled: a [Map] or [List] is a text that begins with it, and a field is
 // searched when it is used. If the schema of an object is known, a [TypeInfo] has the types of its
@@ -45,13 +45,13 @@ func (m *Meter) Open(text string) ref.Val {
 	return m.Value(rawjson.Closed(text))
 }
 
-// RawOf returns a value as JSON, and its shape. One that the expression has made is written.
+// RawOf returns a value as JSON, and its type. A value that the expression has made is written.
 func RawOf(v ref.Val, m *Meter) (rawjson.Value, *TypeInfo, error) {
 	switch v := Unwrap(v).(type) {
 	case *Map:
 		if root := v.root(); root != nil {
 			m.Charge(len(v.open))
-			// a shape without the fields of this one object
+			// a type without the fields of this one object
 			return rawjson.Value(v.open), root.known, nil
 		}
 		return v.Raw(), v.Info, nil

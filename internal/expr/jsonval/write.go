@@ -19,8 +19,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 )
 
-// maxOutput is how many bytes the events of one evaluation may have together. A list of all pods in
-// every event would fill the memory otherwise.
+// maxOutput is the largest size in bytes of the events of one evaluation together. A list of all
+// pods in every event would fill the memory otherwise.
 const maxOutput = 16 << 20
 
 // Writer writes values of CEL as compact JSON without line breaks. Unchanged values of an object

@@ -20,8 +20,8 @@ type Warning struct {
 	celerr.Issue
 
 	Define string // the define with the text; empty: the expression's own text
-	// Excessive: it may cost so much that it should be refused, unless its author says that it is
-	// meant.
+	// Excessive: the possible cost is so high that the expression should be refused, unless its
+	// author confirms it.
 	Excessive bool
 }
 
@@ -81,10 +81,10 @@ func (o *optionals) literals() {
 	})
 }
 
-// mostWritten is how many characters of an expression a message shows.
+// mostWritten is the number of characters of an expression that a message shows.
 const mostWritten = 80
 
-// written is an expression as its author wrote it, less spaces.
+// written returns the text of an expression with fewer spaces.
 func (o *optionals) written(e ast.Expr) string {
 	if path := syntax.PathOf(e); !strings.Contains(path, "#") {
 		return path

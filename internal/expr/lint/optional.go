@@ -49,8 +49,7 @@ func (o *optionals) find() {
 	})
 }
 
-// guard notes that the fields of a chain that stand behind .? are there where something else
-// stands.
+// guard records the fields of a chain behind .? as present in the guarded part.
 func (o *optionals) guard(e ast.Expr) {
 	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == "orValue" {
 		e = e.AsCall().Target()
@@ -93,13 +92,13 @@ func (o *optionals) warnEmpty(conversion ast.Expr) {
 	}
 	place := o.unit.AST.NativeRep().SourceInfo().GetStartLocation(arg.ID())
 	w := Warning{Define: o.unit.Define}
-	// that of the parenthesis
+	// the position of the parenthesis
 	w.Line, w.Column = max(1, place.Line()), max(0, place.Column()-len("orValue"))
 	w.Message = fmt.Sprintf(`%s("") fails, and the delta with it; ask first whether it is there, with hasValue() in the place of orValue("")`, function)
 	o.warnings = append(o.warnings, w)
 }
 
-// firstOptional is the first step of a chain that may lead nowhere.
+// firstOptional returns the first step of a chain that may be absent.
 func (o *optionals) firstOptional(e ast.Expr) (first ast.Expr) {
 	for {
 		operand, ok := syntax.OperandOf(e)
@@ -113,7 +112,7 @@ func (o *optionals) firstOptional(e ast.Expr) (first ast.Expr) {
 	}
 }
 
-// mayLack reports whether an object of the operand's type need not have the field.
+// mayLack reports whether objects of the operand's type may lack the field.
 func (o *optionals) mayLack(operand ast.Expr, field string) bool {
 	t := o.unit.AST.NativeRep().GetType(operand.ID())
 	if t.Kind() != types.StructKind {
@@ -200,7 +199,7 @@ func (o *optionals) mended(text string, chain, step ast.Expr, fallback string) s
 	return mended
 }
 
-// fallbackOf is an empty value of a type.
+// fallbackOf returns an empty value of a type.
 func fallbackOf(t *types.Type) (string, bool) {
 	switch t.Kind() {
 	case types.StringKind:

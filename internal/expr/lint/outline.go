@@ -31,8 +31,8 @@ type OutlineAt struct {
 	Line, Column int    // counted as in [celerr.Issue]
 }
 
-// outlineBudget bounds how many expressions are visited for the events of a program, and again for
-// their outlines: defines that use others several times multiply.
+// outlineBudget is the number of expressions that are visited for the events of a program, and
+// again for their outlines: defines that use others several times multiply.
 const outlineBudget = 10_000
 
 // Outlines returns the data of each event that an emit may make, as far as it is a literal map in
@@ -57,7 +57,7 @@ type outliner struct {
 	left  int // of outlineBudget
 }
 
-// literalAt is a tree, the unit that it belongs to, and the names that macros have bound around it.
+// literalAt is a tree, its unit, and the names that macros have bound around it.
 type literalAt struct {
 	syntax.Unit
 	ast.Expr

@@ -38,7 +38,7 @@ func (r *resolver) object(n int, u syntax.Unit, e ast.Expr) {
 	}
 }
 
-// lookUp notes a source that is looked up.
+// lookUp records a source of look-ups.
 func (r *resolver) lookUp(source string) {
 	if !slices.Contains(r.Sources, source) {
 		r.Sources = append(r.Sources, source)
@@ -118,7 +118,7 @@ func (r *resolver) call(n int, u syntax.Unit, e ast.Expr) {
 	}
 }
 
-// index takes "source.index" or "index" apart and checks that both exist.
+// index splits "source.index" or "index" and checks that both exist.
 func (r *resolver) index(u syntax.Unit, at ast.Expr, text string) (source, index string, ok bool) {
 	source, index, ok = strings.Cut(text, ".")
 	if !ok {
@@ -156,7 +156,7 @@ func (r *resolver) knownSource(u syntax.Unit, at ast.Expr, source string) bool {
 	return true
 }
 
-// managed refuses managers of objects that are known to be kept without managedFields.
+// managed refuses managers() for sources without managedFields.
 func (r *resolver) managed(u syntax.Unit, e ast.Expr) {
 	arg := e.AsCall().Args()[0]
 	var sources []string
@@ -199,8 +199,8 @@ func (r *resolver) path(u syntax.Unit, arg ast.Expr, text string) (p fieldpath.P
 	return nil, false
 }
 
-// inside reports a problem at a byte of a literal text. The place is that of the literal if it has
-// escapes.
+// inside reports a problem at a byte of a literal text. If the text has escapes, the place is that
+// of the literal.
 func (r *resolver) inside(u syntax.Unit, literal ast.Expr, text string, at int, message string) {
 	issue := celerr.Issue{Message: message}
 	issue.Line, issue.Column = u.Start(literal)

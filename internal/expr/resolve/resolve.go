@@ -43,18 +43,18 @@ type Names struct {
 	ManagedFields map[string]bool     // the sources that keep metadata.managedFields
 }
 
-// Use is where a variable stands.
+// Use is a place of a variable.
 type Use struct {
 	Variable     string
-	Define       string // the define that it stands in; empty: the expression itself
+	Define       string // the define with the place; empty: the expression itself
 	Line, Column int    // counted as in [celerr.Issue]
 }
 
 // resolver makes the tree, and adds the arguments of our functions that depend on the place of use:
 // the source of an index name without source, and the parsed path.
 //
-// A define is bound like cel.bind(name, text, …) around the whole: evaluated at most once, when its
-// name is first needed, at the expense of the same cost limit.
+// A define is bound like cel.bind(name, text, …) around the whole expression: evaluated at most
+// once, at the first use of its name, within the same cost limit.
 type resolver struct {
 	Place
 	Linked
@@ -166,7 +166,7 @@ func (r *resolver) problem(u syntax.Unit, at ast.Expr, format string, args ...an
 // Read is a field of the object that an expression reads.
 type Read struct {
 	Path         []string // of keys, from the object
-	Define       string   // the define that it stands in; empty: the expression itself
+	Define       string   // the define with the place; empty: the expression itself
 	Line, Column int      // counted as in [celerr.Issue]
 }
 
@@ -204,7 +204,7 @@ func (r *resolver) variable(u syntax.Unit, e ast.Expr) {
 	}
 }
 
-// note notes where a variable stands.
+// note records a place of a variable.
 func (r *resolver) note(u syntax.Unit, e ast.Expr) {
 	line, column := u.Start(e)
 	r.Uses = append(r.Uses, Use{e.AsIdent(), u.Define, line, column})

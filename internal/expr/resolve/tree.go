@@ -44,7 +44,7 @@ func (r *resolver) bind(ctx *cel.OptimizerContext, n int, root ast.Expr, info *a
 	return bound
 }
 
-// apply carries out the edits of unit n in its tree.
+// apply makes the edits of unit n in its tree.
 func (r *resolver) apply(ctx *cel.OptimizerContext, n int, tree ast.Expr, renumbered func(int64) int64) {
 	byID := make(map[int64]edit)
 	for _, edit := range r.edits {
@@ -70,7 +70,7 @@ func (r *resolver) apply(ctx *cel.OptimizerContext, n int, tree ast.Expr, renumb
 				args = append(args, ctx.NewLiteral(types.String(arg)))
 			case int:
 				args = append(args, ctx.NewLiteral(types.Int(arg)))
-			default: // one of the call's own arguments, which this tree has under another number
+			default: // one of the call's own arguments, which has another id in this tree
 				args = append(args, old[len(old)-(len(edit.args)-(len(args)-given))])
 			}
 		}

@@ -33,14 +33,14 @@ const (
 	VarSecrets = "secrets"
 )
 
-// Our functions come in pairs: the one that is written in expressions is only declared, and package
-// resolve replaces it by the one with an @, which gets [VarInput] as its first argument and its
-// source and index taken apart.
+// Our functions come in pairs: the written one is only declared, and package resolve replaces it by
+// the one with an @, whose first argument is [VarInput] and whose source and index are separate
+// arguments.
 const (
 	FuncChanged = "changed"
 	FuncLookup  = "lookup"
-	// FuncLookupMax is lookup with three arguments, which gets a name of its own before types are
-	// checked: with a type in front two arguments of lookup are three.
+	// FuncLookupMax is lookup with three arguments. It gets another name before types are checked,
+	// because two arguments of lookup are three with the added type.
 	FuncLookupMax = FuncLookup + Prefix + "max"
 	FuncCount     = "count"
 	FuncGet       = "get"

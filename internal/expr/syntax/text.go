@@ -57,8 +57,8 @@ func endOfString(text []rune, i int) int {
 	return len(text)
 }
 
-// StartOfChain returns where a chain begins that has a dot at i. In the text strings and comments
-// are blotted out.
+// StartOfChain returns the start of the chain with a dot at i. The text has no strings and
+// comments, see Bare.
 func StartOfChain(text []rune, i int) int {
 	for i > 0 {
 		j := i - 1
@@ -116,7 +116,7 @@ func EndOfStep(text []rune, i int) int {
 	return -1
 }
 
-// AfterDot finds the name behind the dot that cel-go gives as the place of a selection.
+// AfterDot finds the name behind the dot that cel-go reports as the place of a selection.
 func AfterDot(text string, line, column int) (nameLine, nameColumn int) {
 	lines := strings.Split(text, "\n")
 	at := line - 1

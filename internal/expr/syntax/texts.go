@@ -13,7 +13,7 @@ const offsetStep = 1 << 20
 type Texts struct {
 	Units  []Unit // the defines in the order of their dependencies, and the expression proper last
 	Info   *ast.SourceInfo
-	Linked bool // the tree is made of several, or was changed
+	Linked bool // the tree consists of several texts, or was changed
 }
 
 // Main returns the expression proper.
@@ -32,13 +32,13 @@ func (t *Texts) Content(define string) string {
 // Text returns the text as written by its author.
 func (u Unit) Text() string { return u.AST.Source().Content() }
 
-// Start returns where an expression of the text begins: the line from 1, the column from 0.
+// Start returns the start of an expression in the text: the line from 1, the column from 0.
 func (u Unit) Start(e ast.Expr) (line, column int) {
 	place := u.AST.NativeRep().SourceInfo().GetStartLocation(e.ID())
 	return max(1, place.Line()), max(0, place.Column())
 }
 
-// Place finds where in which text the node of the linked tree stands. Line 0: not known.
+// Place returns the text of a node of the linked tree and its place in it. Line 0: unknown.
 func (t *Texts) Place(id int64) (define string, line, column int) {
 	u, offset, ok := t.Origin(id)
 	if !ok {
@@ -48,7 +48,7 @@ func (t *Texts) Place(id int64) (define string, line, column int) {
 	return u.Define, location.Line(), location.Column()
 }
 
-// Origin finds which text a node of the linked tree comes from, and where it begins there.
+// Origin returns the text of a node of the linked tree, and its offset there.
 func (t *Texts) Origin(id int64) (u Unit, offset int32, ok bool) {
 	place, ok := t.Info.GetOffsetRange(id)
 	if !ok {
@@ -79,5 +79,5 @@ func Shift(info *ast.SourceInfo, n int32) {
 type Unit struct {
 	Define string // empty: the expression proper
 	AST    *cel.Ast
-	Uses   []string // the defines that it refers to itself, sorted
+	Uses   []string // the defines that it uses directly, sorted
 }

@@ -39,7 +39,7 @@ func PartsOf(e ast.Expr) (parts []ast.Expr) {
 	return parts
 }
 
-// Walk visits e and all below it, with the names that macros have bound there.
+// Walk visits e and all its subexpressions, with the names that macros have bound there.
 func Walk(e ast.Expr, local []string, visit func(e ast.Expr, local []string)) {
 	visit(e, local)
 	if e.Kind() != ast.ComprehensionKind {
@@ -67,7 +67,7 @@ func MaxID(tree *cel.Ast) (highest int64) {
 	return highest
 }
 
-// Literal returns the text that an expression is; false: it is no literal text.
+// Literal returns the value of a literal text; false: the expression is none.
 func Literal(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.LiteralKind {
 		return "", false
@@ -98,7 +98,7 @@ func RootOf(e ast.Expr) ast.Expr {
 	}
 }
 
-// PathOf writes an expression so that equal ones are equal texts, as far as they are fields of
+// PathOf returns a text that is equal for equal expressions, as far as they are fields of
 // variables.
 func PathOf(e ast.Expr) string {
 	switch e.Kind() {
@@ -122,7 +122,7 @@ func PathOf(e ast.Expr) string {
 	return "#" + strconv.FormatInt(e.ID(), 10) // equal to nothing else
 }
 
-// WholeNumber is the value of an expression that is a literal one.
+// WholeNumber returns the value of a literal whole number.
 func WholeNumber(e ast.Expr) (int64, bool) {
 	if e.Kind() != ast.LiteralKind {
 		return 0, false

@@ -98,14 +98,14 @@ func recordField(t *cel.Type, name string) *types.FieldType {
 	}
 }
 
-// An emit that wants to say more of an event than its data writes event(data), and .withType(text)
-// and .withSubject(text) behind it, in any order.
+// An emit sets more than the data of an event by event(data), followed by .withType(text) and
+// .withSubject(text) in any order.
 
 // EventType is the type of event(data).
 var EventType = cel.OpaqueType("event")
 
-// NewEvent is `event` of a downstream route; null for nil. Its data stays text, as objects
-// do, and is read at the expense of the meter.
+// NewEvent returns `event` of a downstream route; null for nil. Its data stays text, as objects do,
+// and reads of it are charged to the meter.
 func NewEvent(e *event.Event, m *jsonval.Meter) ref.Val {
 	if e == nil {
 		return types.NullValue

@@ -114,7 +114,7 @@ func sameFields(a, b *schema.Type) bool {
 	})
 }
 
-// fieldType reads the field out of the text of an object without a detour over its name as a value.
+// fieldType reads the field from the text of an object, without making a value of its name.
 func fieldType(t *cel.Type, name string, s *jsonval.TypeInfo) *types.FieldType {
 	missing := celerr.Absent(fmt.Sprintf("no such key: %q", name))
 	find := func(target any) (*jsonval.Map, string) {
@@ -148,7 +148,7 @@ func fieldType(t *cel.Type, name string, s *jsonval.TypeInfo) *types.FieldType {
 	}
 }
 
-// SchemaOf returns the schema of the type of that name; nil: there is none.
+// SchemaOf returns the schema of the type of that name; nil: none.
 func (s *Set) SchemaOf(name string) *schema.Type {
 	if o := s.objects[name]; o != nil {
 		return o.of

@@ -42,7 +42,7 @@ func (r *recorder) take() []string {
 	return calls
 }
 
-// recordingComponent is a handler and a sink. One that is named "broken" does not open.
+// recordingComponent is a handler and a sink. A component named "broken" does not open.
 type recordingComponent struct {
 	name string
 	r    *recorder
@@ -264,7 +264,7 @@ func TestFlow(t *testing.T) {
 	})
 }
 
-// object makes the text of one; a node has no namespace.
+// object returns the text of an object; a node has no namespace.
 func object(kind, name, node string) string {
 	namespace := map[string]string{"Pod": "default"}[kind]
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":%q,"metadata":{"namespace":%q,"name":%q,"uid":%q,"resourceVersion":"7"},"spec":{"nodeName":%q}}`,

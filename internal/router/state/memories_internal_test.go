@@ -23,7 +23,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// noter is a handler that notes the name of each object.
+// noter is a handler that records the name of each object.
 type noter struct{ kv plugins.KV }
 
 func (n noter) Handle(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {

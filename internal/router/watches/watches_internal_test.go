@@ -35,7 +35,7 @@ func plansOf(all ...*Route) (plans []compile.Route) {
 	return plans
 }
 
-// useAll makes these the ones that run, of routes that all have one.
+// useAll replaces the running Routes by these, of routes that all have one.
 func (q *Runner) useAll(all ...*Route) { q.Use(all, plansOf(all...)) }
 
 func changeOf(t *testing.T, source string, op event.Op, name string, old, now int) *event.Delta {
@@ -157,7 +157,7 @@ func TestWatchesWaiting(t *testing.T) {
 	}
 }
 
-// TestWatchesOverflow: more changes than can wait are everything.
+// TestWatchesOverflow: too many waiting changes become one that everything depends on.
 func TestWatchesOverflow(t *testing.T) {
 	// Guarantee: watches
 	q := NewRunner(Config{Metrics: metrics.New()})
@@ -169,7 +169,7 @@ func TestWatchesOverflow(t *testing.T) {
 	for range maxChanges {
 		put("n")
 	}
-	q.resolved(one, asked, []expr.Ref{refOf("early")}) // everything has it
+	q.resolved(one, asked, []expr.Ref{refOf("early")}) // covered by that change
 	put("late")
 	expectWaiting(t, one, "everything", "added namespaces late ->1")
 	next := watchesOf("one", "", "namespaces")
@@ -342,7 +342,7 @@ func TestWatchesRestartReload(t *testing.T) {
 	expectWaiting(t, gone, "added nodes b ->2", "x")
 }
 
-// TestWatchesOfSecrets: of a Secret the disk has its identity only, so after a restart everything
+// TestWatchesOfSecrets: the disk has only the identity of a Secret, so after a restart everything
 // depends on it.
 func TestWatchesOfSecrets(t *testing.T) {
 	// Guarantee: watches

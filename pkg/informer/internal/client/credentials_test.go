@@ -82,8 +82,8 @@ func reaches(t *testing.T, c *Client, want string) {
 	}
 }
 
-// All keys and certificates change, in the kubeconfig itself and in the files that it names: the
-// next request uses the new ones.
+// All keys and certificates change, in the kubeconfig itself and in the files that it refers to:
+// the next request uses the new ones.
 func TestCredentialsChange(t *testing.T) {
 	// Guarantee: credentials-change
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
@@ -127,7 +127,7 @@ func TestCredentialsChange(t *testing.T) {
 	}
 }
 
-// A token in a file, and one in the kubeconfig, are used as they are.
+// A token in a file, and one in the kubeconfig, are used in their present form.
 func TestTokenChanges(t *testing.T) {
 	// Guarantee: credentials-change
 	authority, dir := sinktest.NewAuthority(t), t.TempDir()

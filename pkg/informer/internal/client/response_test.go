@@ -40,7 +40,7 @@ func TestBodyIdle(t *testing.T) {
 	})
 }
 
-// An API server that answers with a header of 1 MiB is not read to its end.
+// A header of 1 MiB in the answer of an API server is not read to its end.
 func TestHostileHeaders(t *testing.T) {
 	// Guarantee: headers-bounded
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

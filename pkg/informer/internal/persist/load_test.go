@@ -19,11 +19,11 @@ func (s store) Put(o *event.Object)             { s[o.Key()] = o }
 func (s store) Delete(key event.Key)            { delete(s, key) }
 func (s store) All() iter.Seq[*event.Object]    { return maps.Values(s) }
 
-// saved has objects that are handed over one at a time.
+// saved has objects that are passed one at a time.
 type saved struct {
 	objects []*event.Object
 	next    int
-	asked   int // for a single one
+	asked   int // calls of Object
 }
 
 func (s *saved) Object(key event.Key) (*event.Object, error) {

@@ -22,7 +22,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// decodeObject decodes a text as the item of a list is.
+// decodeObject decodes a text like the item of a list.
 func decodeObject(format *Format, resource *event.Resource, text string) (*event.Object, error) {
 	d := NewDecoder(format, resource)
 	end, spans, err := d.finder.Scan(text, 0)

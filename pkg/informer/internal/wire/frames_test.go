@@ -147,7 +147,7 @@ func TestTooBig(t *testing.T) {
 	}
 }
 
-// pieces hands out a text in pieces of the same size.
+// pieces returns a text in pieces of the same size.
 type pieces struct {
 	text string
 	size int
@@ -162,7 +162,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzFrames: however a stream is cut into pieces, it says the same.
+// FuzzFrames: the result does not depend on the sizes of the reads.
 func FuzzFrames(f *testing.F) {
 	f.Add(frameA+"\n"+frameB+"\n", 3)
 	f.Add(frameA+frameB, 1)
