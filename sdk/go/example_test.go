@@ -81,21 +81,27 @@ func ExampleConfig() {
 	// Output: config: json: unknown field "threshhold"
 }
 
-// This handler reports the pods of a node that is not ready. Its configuration in the router has
-// `allow: {lookup: [pods.byNode]}`.
+// This handler reports the number of pods of a node. Its configuration in the router has
+// `allow: {lookup: [pods.byNode]}`. In a test deltaroutertest.Host grants the look-up.
 func ExampleLookup() {
-	_ = deltarouter.Handle(func(d deltarouter.Delta) ([]deltarouter.Event, error) {
+	count := func(d deltarouter.Delta) ([]deltarouter.Event, error) {
 		pods, err := deltarouter.Lookup("pods.byNode", d.Name)
 		if err != nil {
 			return nil, err
 		}
-		return []deltarouter.Event{{Type: "node.pods", Data: map[string]any{"node": d.Name, "pods": len(pods)}}}, nil
-	})
+		return []deltarouter.Event{{Data: map[string]any{"node": d.Name, "pods": len(pods)}}}, nil
+	}
+	_ = deltarouter.Handle(count)
+
+	_, err := count(deltarouter.Delta{Name: "n1"})
+	fmt.Println(errors.Is(err, deltarouter.ErrDenied))
+	// Output: true
 }
 
-// This handler reports each node once a day. Its configuration in the router has `allow: {kv: true}`.
+// This handler reports each object once a day. Its configuration in the router has
+// `allow: {kv: true}`. In a test deltaroutertest.Host grants the store.
 func ExampleKVSet() {
-	_ = deltarouter.Handle(func(d deltarouter.Delta) ([]deltarouter.Event, error) {
+	daily := func(d deltarouter.Delta) ([]deltarouter.Event, error) {
 		_, reported, err := deltarouter.KVGet(d.Name)
 		if err != nil || reported {
 			return nil, err
@@ -104,5 +110,10 @@ func ExampleKVSet() {
 			return nil, err
 		}
 		return []deltarouter.Event{{Data: d.Name}}, nil
-	})
+	}
+	_ = deltarouter.Handle(daily)
+
+	_, err := daily(deltarouter.Delta{Name: "web-0"})
+	fmt.Println(errors.Is(err, deltarouter.ErrDenied))
+	// Output: true
 }

@@ -28,11 +28,10 @@ func image(_ context.Context, d process.Delta) ([]process.Event, error) {
 	return []process.Event{{Data: map[string]string{"pod": d.Name, "image": pod.Spec.Containers[0].Image}}}, nil
 }
 
-// This is the main function of a plugin.
-func ExampleServe() {
-	process.Serve(process.Plugin{Name: "images", Version: "1.0.0", Setup: process.Handle(image)})
-}
-
+// The main function of this plugin is
+//
+//	process.Serve(process.Plugin{Name: "images", Version: "1.0.0", Setup: process.Handle(image)})
+//
 // A handler is a function, so a test can call it.
 func ExampleHandle() {
 	handle, err := process.Handle(image)(context.Background(), &process.Router{})
@@ -71,5 +70,12 @@ func ExampleRouter_Config() {
 			return []process.Event{{Data: config.Greeting + " " + d.Name}}, nil
 		}, nil
 	}
-	process.Serve(process.Plugin{Name: "greeter", Setup: setup})
+	handle, err := setup(context.Background(), &process.Router{}) // Serve passes the configured one
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	events, _ := handle(context.Background(), process.Delta{Name: "web-0"})
+	fmt.Println(events[0].Data)
+	// Output: hello web-0
 }
