@@ -17,7 +17,7 @@ import (
 type Target struct {
 	Node  Node   `yaml:",self"`
 	Sink  string `yaml:"-"` // empty: the target is a route
-	Route string `yaml:"route,required" doc:"Route that gets the events as its input. It has no from of its own."`
+	Route string `yaml:"route,required" doc:"The route that gets the events. It has no from."`
 
 	id string // of the route; set by [Parse]
 }

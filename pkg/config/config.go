@@ -18,14 +18,14 @@ type Config struct {
 	Policy   Policy                `yaml:"-"` // the policy of [Load]
 	Version  int                   `yaml:"version,required" min:"1" max:"1" doc:"Version of this format: 1."`
 	Cluster  Cluster               `yaml:"cluster" doc:"The cluster whose changes are routed."`
-	State    State                 `yaml:"state" doc:"What is kept on disk."`
-	Listen   Listen                `yaml:"listen" doc:"What the router listens on."`
-	Schemas  string                `yaml:"schemas,path" doc:"Folder that router schema pull has saved the cluster's schemas in, for router check, test, explain and eval. A running router asks the cluster."`
+	State    State                 `yaml:"state" doc:"The state on disk."`
+	Listen   Listen                `yaml:"listen" doc:"The addresses that the router listens on."`
+	Schemas  string                `yaml:"schemas,path" doc:"Folder of the cluster's schemas that router schema pull has saved, for router check, test, explain and eval. A running router asks the cluster instead."`
 	Define   map[string]Expr       `yaml:"define" doc:"CEL expressions that other expressions use by name."`
-	Sources  map[string]*Source    `yaml:"sources,required" min:"1" doc:"What is watched, by name."`
-	Handlers map[string]*Component `yaml:"handlers" doc:"What turns deltas into events, by name: one kind with its configuration."`
-	Sinks    map[string]*Component `yaml:"sinks,required" min:"1" doc:"Where events go, by name: one kind with its configuration."`
-	Routes   []*Route              `yaml:"routes,required" min:"1" doc:"Which deltas go where."`
+	Sources  map[string]*Source    `yaml:"sources,required" min:"1" doc:"The watched resources, by name."`
+	Handlers map[string]*Component `yaml:"handlers" doc:"The handlers, which turn deltas into events, by name: one kind with its configuration."`
+	Sinks    map[string]*Component `yaml:"sinks,required" min:"1" doc:"The sinks, which deliver events, by name: one kind with its configuration."`
+	Routes   []*Route              `yaml:"routes,required" min:"1" doc:"The routes, which state the deltas that are delivered, and where."`
 
 	doc *document
 }
@@ -46,28 +46,28 @@ type Cluster struct {
 	Name       string  `yaml:"name" default:"default" doc:"Name of the cluster, part of every event."`
 	Kubeconfig string  `yaml:"kubeconfig,path" doc:"Kubeconfig file. Empty: $KUBECONFIG, in-cluster, ~/.kube/config."`
 	Context    string  `yaml:"context" doc:"Context of the kubeconfig. Empty: its current context."`
-	QPS        float32 `yaml:"qps" min:"0" doc:"Most requests per second to the API server. 0: no limit of the router's own."`
-	Burst      int     `yaml:"burst" min:"0" doc:"How many requests may go out at once before qps limits them."`
+	QPS        float32 `yaml:"qps" min:"0" doc:"Maximum number of requests per second to the API server. 0: the router sets no limit."`
+	Burst      int     `yaml:"burst" min:"0" doc:"Number of requests that may be sent at once before qps limits them."`
 }
 
 // State configures the state on disk.
 type State struct {
-	Dir     string `yaml:"dir,written" doc:"Folder for what outlives the process, made if it is not there. One that every user may write to, as a tmpfs or an emptyDir, is refused: name a folder in it. Empty: nothing outlives the process."`
-	MaxSize Size   `yaml:"maxSize" default:"8Gi" min:"1Mi" doc:"What the state file may grow to. Beyond it, what is new waits. All routes together may have pending half of it."`
+	Dir     string `yaml:"dir,written" doc:"Folder of the state, created if it does not exist. A folder that every user can write to, such as a tmpfs or an emptyDir, is rejected: name a folder in it. Empty: the state is lost when the process ends."`
+	MaxSize Size   `yaml:"maxSize" default:"8Gi" min:"1Mi" doc:"Maximum size of the state file. When it is reached, new deltas wait. The pending deltas of all routes may use half of it."`
 
-	DeadLetters DeadLetters `yaml:"deadLetters" doc:"How long what could not be delivered is kept."`
+	DeadLetters DeadLetters `yaml:"deadLetters" doc:"The limits of the dead letters."`
 }
 
 // DeadLetters limits the dead letters on disk.
 type DeadLetters struct {
-	Max    int           `yaml:"max" default:"10000" min:"1" doc:"Most dead letters of a route. Beyond it the oldest are lost."`
-	MaxAge time.Duration `yaml:"maxAge" default:"720h" min:"1s" doc:"How long a dead letter is kept."`
+	Max    int           `yaml:"max" default:"10000" min:"1" doc:"Maximum number of dead letters of a route. Beyond it the oldest are lost."`
+	MaxAge time.Duration `yaml:"maxAge" default:"720h" min:"1s" doc:"Time after which a dead letter is removed."`
 }
 
 // Listen contains the addresses to listen on. An empty address is not used.
 type Listen struct {
 	Probes string `yaml:"probes" doc:"host:port of /healthz, /readyz and /metrics. Empty: none."`
-	API    string `yaml:"api" doc:"What router status, dlq, get, resync and tap talk to: a loopback host:port, or unix:/path for a socket that only its owner may use. Empty: none."`
+	API    string `yaml:"api" doc:"Address of the API for router status, dlq, get, resync and tap: a loopback host:port, or unix:/path for a socket that only its owner may use. Empty: none."`
 }
 
 // The values of [Source].Cache.
@@ -84,12 +84,12 @@ type Source struct {
 	Namespaces    []string          `yaml:"namespaces" min:"1" doc:"Namespaces to watch. Absent: all."`
 	LabelSelector string            `yaml:"labelSelector" doc:"Kubernetes label selector."`
 	FieldSelector string            `yaml:"fieldSelector" doc:"Kubernetes field selector."`
-	ExcludeFields []string          `yaml:"excludeFields" doc:"Fields of the objects, as in status.conditions, that are never kept."`
+	ExcludeFields []string          `yaml:"excludeFields" doc:"Fields of the objects that the cache does not keep, as in status.conditions."`
 	ManagedFields bool              `yaml:"managedFields" doc:"Keep metadata.managedFields."`
-	Resync        time.Duration     `yaml:"resync" doc:"How often everything comes again, as sync. 0: never."`
-	Cache         string            `yaml:"cache" default:"full" enum:"full metadata identity" doc:"What is kept of an object. full: all of it. metadata: its metadata, no more goes over the wire. identity: its name and version; there is no oldObject and nothing to look up."`
-	Secrets       bool              `yaml:"secrets" doc:"Keep the data of v1/secrets. Else it is cut out as soon as it arrives, and so are annotations, which may hold copies of it, but for some that are known."`
-	Indexes       map[string][]Expr `yaml:"indexes" doc:"By name: a CEL expression, or a list of them whose keys are joined. Its value is a key, of a list each element, of a map each key."`
+	Resync        time.Duration     `yaml:"resync" doc:"Interval at which all objects are repeated, as sync. 0: never."`
+	Cache         string            `yaml:"cache" default:"full" enum:"full metadata identity" doc:"The part of an object that the cache keeps. full: the whole object. metadata: its metadata; the watch transfers no more. identity: its name and version; there are no oldObject and no look-ups."`
+	Secrets       bool              `yaml:"secrets" doc:"Keep the data of v1/secrets. Otherwise the router removes the data on arrival, and all annotations that may contain a copy of it."`
+	Indexes       map[string][]Expr `yaml:"indexes" doc:"The indexes by name: a CEL expression, or a list of them whose values are joined. A value is a key of the index; each element of a list and each key of a map is one."`
 }
 
 // Component is a handler or a sink: a kind and its configuration, as in {webhook: {url: …}}.
@@ -122,57 +122,57 @@ type Route struct {
 
 	Node        Node     `yaml:",self"`
 	Name        string   `yaml:"name,required" doc:"Name of the route, part of every event."`
-	ID          string   `yaml:"id" doc:"What the state of the route is kept under. To rename a route, change its name, and set id to what it was. Absent: the name."`
-	From        []string `yaml:"from" min:"1" doc:"Sources. Absent: the route gets the events of the routes that have it as a target, and its sources are theirs."`
-	Ops         []string `yaml:"ops" default:"added updated deleted" enum:"added updated deleted deselected sync entered left" min:"1" doc:"What happened to the object; with when, entered and left (the default then): the condition holds, and holds no longer. Without from, the default is all."`
-	Filter      *Filter  `yaml:"filter" doc:"CEL, bool: whether the route wants the delta; one expression, or one by source. Absent: every one."`
-	Emit        *Expr    `yaml:"emit" doc:"CEL, a map or a list of maps: the data of the events; event(map) can say withType(text) and withSubject(text) too."`
+	ID          string   `yaml:"id" doc:"Identity of the route in the state. To rename a route, change its name, and set id to the old name. Absent: the name."`
+	From        []string `yaml:"from" min:"1" doc:"The sources of the route. Absent: the route gets the events of the routes that have it as a target, and has their sources."`
+	Ops         []string `yaml:"ops" default:"added updated deleted" enum:"added updated deleted deselected sync entered left" min:"1" doc:"The types of changes. With when, they are entered (the condition begins to hold) and left (it ends), and both are the default. Without from, the default is all."`
+	Filter      *Filter  `yaml:"filter" doc:"CEL, bool: true for the deltas that the route wants; one expression, or one by source. Absent: all deltas."`
+	Emit        *Expr    `yaml:"emit" doc:"CEL, a map or a list of maps: the data of the events. event(map).withType(text).withSubject(text) sets type and subject too."`
 	Key         *Expr    `yaml:"key" doc:"CEL, string, int or bool: deltas of one key stay in order. Absent: the object."`
-	Handler     string   `yaml:"handler" doc:"Handler that makes the events. Absent: the delta itself is the event."`
+	Handler     string   `yaml:"handler" doc:"Handler that makes the events. Absent: the data of the event is the delta."`
 	To          []Target `yaml:"to,required" min:"1" doc:"Targets: the names of sinks, and {route: NAME} for another route."`
-	Existing    string   `yaml:"existing" default:"skip" enum:"skip deliver" doc:"Whether objects that are there at the first start are delivered, as added. With when, deliver is the default: a condition that holds already is delivered, as entered."`
-	Deliver     string   `yaml:"deliver" default:"every" enum:"every latest" doc:"Every delta, or the net change per object."`
-	Overflow    string   `yaml:"overflow" default:"coalesce" enum:"coalesce block dropOldest" doc:"What happens when the queue is full. coalesce: of each object the net change is kept. block: every route of the source waits; the routes that deliver to one without from do so in any case. dropOldest: the oldest delta is lost, and counted."`
-	Batch       Batch    `yaml:"batch" doc:"How many deltas a handler gets at once."`
-	Concurrency int      `yaml:"concurrency" default:"4" min:"1" max:"1024" doc:"How many batches are worked on at the same time."`
-	Queue       Queue    `yaml:"queue" doc:"How much the route may have pending."`
-	Retry       Retry    `yaml:"retry" doc:"How often and how long a delta is tried."`
-	OnFailure   string   `yaml:"onFailure" default:"deadLetter" enum:"deadLetter drop pause" doc:"What becomes of a delta that failed for good. deadLetter: it is put aside, see router dlq. drop: it is lost, and counted. pause: the route waits."`
+	Existing    string   `yaml:"existing" default:"skip" enum:"skip deliver" doc:"Handling of the objects that exist at the first start. deliver: they are delivered as added. With when, deliver is the default: a condition that holds already is delivered as entered."`
+	Deliver     string   `yaml:"deliver" default:"every" enum:"every latest" doc:"every: every delta. latest: the net change of each object."`
+	Overflow    string   `yaml:"overflow" default:"coalesce" enum:"coalesce block dropOldest" doc:"Behaviour when the queue is full. coalesce: the queue keeps the net change of each object. block: all routes of the source wait; upstream routes wait in any case. dropOldest: the oldest delta is lost, and counted."`
+	Batch       Batch    `yaml:"batch" doc:"Limits of the deltas that a handler gets in one call."`
+	Concurrency int      `yaml:"concurrency" default:"4" min:"1" max:"1024" doc:"Number of batches that are handled and delivered at the same time."`
+	Queue       Queue    `yaml:"queue" doc:"Limits of the backlog."`
+	Retry       Retry    `yaml:"retry" doc:"Limits of the attempts for a delta."`
+	OnFailure   string   `yaml:"onFailure" default:"deadLetter" enum:"deadLetter drop pause" doc:"Handling of a delta that failed permanently. deadLetter: it becomes a dead letter, see router dlq. drop: it is lost, and counted. pause: the route pauses."`
 
 	// Further causes of a delivery.
 
-	Watches map[string]Expr `yaml:"watches" doc:"By source: a CEL expression about its deltas. The objects that it results in, which are of the sources of from, go through the route once more, as sync."`
+	Watches map[string]Expr `yaml:"watches" doc:"By source: a CEL expression about its deltas. Its result are objects of the sources in from. The route processes them again, as sync."`
 
 	// Rules about time.
 
-	When       *Filter       `yaml:"when" doc:"CEL, bool, over object and now: a condition. The route tells when it begins to hold for an object, and when it ends; one expression, or one by source."`
-	For        time.Duration `yaml:"for" min:"1s" doc:"How long the condition of when must hold until it is told as entered. With ops: deleted, how long an object must be gone."`
-	Every      time.Duration `yaml:"every" min:"1s" doc:"How often it is told again, as repeat, that the condition of when still holds. Absent: once."`
-	Reevaluate time.Duration `yaml:"reevaluate" min:"1s" doc:"How often when is evaluated anew for every object, whatever changes: for conditions with now."`
-	Limit      *Limit        `yaml:"limit" doc:"How often a key is delivered. What is more is counted, and the next one that is delivered says how many, as suppressed. What the handler makes no event of, or fails on, does not count. With when, what is held back and still holds is delivered when the limit allows it, and left comes once for a key, when the condition holds for none of its objects."`
-	Debounce   Debounce      `yaml:"debounce" doc:"How long nothing may happen to an object, or under the key of the route, until its net change is delivered."`
-	MaxAge     time.Duration `yaml:"maxAge" min:"1s" doc:"How old a change may be that is delivered. What is older is a dead letter, or is dropped if onFailure says so. Absent: of any age."`
+	When       *Filter       `yaml:"when" doc:"CEL, bool, over object and now: a condition. The route reports when it begins to hold for an object (entered), and when it ends (left); one expression, or one by source."`
+	For        time.Duration `yaml:"for" min:"1s" doc:"Time that the condition of when must hold before it is reported as entered. With ops: [deleted], the time that an object must be gone."`
+	Every      time.Duration `yaml:"every" min:"1s" doc:"Interval of the reminders (entered with repeat) while the condition of when holds. Absent: there are none."`
+	Reevaluate time.Duration `yaml:"reevaluate" min:"1s" doc:"Interval at which when is evaluated again for every object, even without a change: for conditions with now."`
+	Limit      *Limit        `yaml:"limit" doc:"Limit of the deliveries of a key. Deltas beyond it are suppressed, and the next delivery has their number, as suppressed. Deltas without an event, and failed ones, do not count. With when, a suppressed condition that still holds is delivered when the limit allows it, and left is delivered once per key, when the condition holds for none of its objects."`
+	Debounce   Debounce      `yaml:"debounce" doc:"Time without a change of an object, or of the key of the route, before its net change is delivered."`
+	MaxAge     time.Duration `yaml:"maxAge" min:"1s" doc:"Maximum age of a delivered change. An older one becomes a dead letter, or is dropped with onFailure: drop. Absent: there is no limit."`
 }
 
 // Batch limits the deltas of one call of a handler.
 type Batch struct {
-	Size int           `yaml:"size" default:"64" min:"1" max:"10000" doc:"Most deltas of a batch."`
-	Wait time.Duration `yaml:"wait" default:"10ms" max:"24h" doc:"How long a batch waits to become full: at most 1m, unless it is a group."`
-	By   *Expr         `yaml:"by" doc:"CEL, string, int or bool: what names a group. A batch is of one group, and emit makes the events of all of it: objects has theirs, object is the last one."`
+	Size int           `yaml:"size" default:"64" min:"1" max:"10000" doc:"Maximum number of deltas in a batch."`
+	Wait time.Duration `yaml:"wait" default:"10ms" max:"24h" doc:"Time that a batch waits to become full: at most 1m, unless it is a group."`
+	By   *Expr         `yaml:"by" doc:"CEL, string, int or bool: the group of a delta. A batch contains one group, and emit makes events of the whole batch: objects are those of all deltas, object is the last one."`
 }
 
 // Queue limits the backlog of a route.
 type Queue struct {
-	Memory int  `yaml:"memory" default:"10000" min:"1" doc:"Most deltas in memory."`
-	Disk   Size `yaml:"disk" default:"1Gi" doc:"What the route may have pending on disk, in bytes, those in memory included. Beyond it, overflow decides. 0: nothing is on disk alone. Needs state.dir."`
+	Memory int  `yaml:"memory" default:"10000" min:"1" doc:"Maximum number of deltas in memory."`
+	Disk   Size `yaml:"disk" default:"1Gi" doc:"Maximum size of the pending deltas on disk, those in memory included. When it is reached, overflow applies. 0: the route does not spill to disk. Needs state.dir."`
 }
 
 // Retry limits the number and the duration of attempts.
 type Retry struct {
-	Attempts int           `yaml:"attempts" default:"3" min:"0" doc:"Tries after the first for a delta that the handler failed on. What a sink rejects is not tried again."`
-	Backoff  time.Duration `yaml:"backoff" default:"200ms" min:"1ms" doc:"Pause before the second try; it doubles from try to try."`
-	Max      time.Duration `yaml:"max" default:"30s" doc:"Longest pause."`
-	MaxAge   time.Duration `yaml:"maxAge" default:"24h" min:"1s" doc:"How long an unavailable sink is tried."`
+	Attempts int           `yaml:"attempts" default:"3" min:"0" doc:"Attempts after the first one for a delta that the handler failed. An event that a sink rejects is not retried."`
+	Backoff  time.Duration `yaml:"backoff" default:"200ms" min:"1ms" doc:"Pause before the second attempt. It doubles with each attempt."`
+	Max      time.Duration `yaml:"max" default:"30s" doc:"Maximum pause."`
+	MaxAge   time.Duration `yaml:"maxAge" default:"24h" min:"1s" doc:"Time after which the events of an unavailable sink have failed."`
 }
 
 // Kind describes a kind of handler or sink, for [reference.Schema] and [reference.Reference].
@@ -188,9 +188,9 @@ type Kinds struct{ Handlers, Sinks []Kind }
 
 // Limit is the maximum number of deltas of a key that a route delivers in a period.
 type Limit struct {
-	Key   *Expr         `yaml:"key" doc:"CEL, string, int or bool: what is counted. Absent: each object by itself."`
-	Every time.Duration `yaml:"every,required" min:"1s" max:"8760h" doc:"How long it takes until one more of a key is delivered."`
-	Burst int           `yaml:"burst" default:"1" min:"1" max:"1000000" doc:"How many of a key are delivered at once after a quiet time."`
+	Key   *Expr         `yaml:"key" doc:"CEL, string, int or bool: the key that is counted. Absent: each object."`
+	Every time.Duration `yaml:"every,required" min:"1s" max:"8760h" doc:"Time until a key may be delivered once more."`
+	Burst int           `yaml:"burst" default:"1" min:"1" max:"1000000" doc:"Number of deliveries of a key at once after a quiet time."`
 }
 
 // Debounce delays the net change of an object until the object has not changed for a while. In YAML
@@ -202,8 +202,8 @@ type Debounce struct {
 
 // DebounceForm is a Debounce with a maximum delay.
 type DebounceForm struct {
-	Quiet time.Duration `yaml:"quiet,required" min:"1ms" max:"24h" doc:"How long nothing may happen to an object, or under the key of the route, until its net change is delivered."`
-	Max   time.Duration `yaml:"max" min:"1ms" max:"24h" doc:"How long the first change waits at most, if there is no quiet. Absent: ten times quiet."`
+	Quiet time.Duration `yaml:"quiet,required" min:"1ms" max:"24h" doc:"Time without a change of an object, or of the key of the route, before its net change is delivered."`
+	Max   time.Duration `yaml:"max" min:"1ms" max:"24h" doc:"Maximum wait of the first change, if changes go on. Absent: ten times quiet."`
 }
 
 func (d *Debounce) unmarshal(n Node) Problems {

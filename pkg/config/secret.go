@@ -30,8 +30,8 @@ type secretSource struct {
 
 // SecretForm is a Secret in a file or a variable.
 type SecretForm struct {
-	File string `yaml:"file,secret" doc:"File that holds the value; it is read again when it changes."`
-	Env  string `yaml:"env" doc:"Environment variable that holds the value."`
+	File string `yaml:"file,secret" doc:"File that contains the value. It is read again when it changes."`
+	Env  string `yaml:"env" doc:"Environment variable that contains the value."`
 }
 
 func (s *Secret) unmarshal(n Node) Problems {

@@ -18,7 +18,7 @@ type sinkConfig struct{}
 func Kind() plugins.SinkKind {
 	return plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
 		Name:    "discard",
-		Doc:     "Counts events and drops them, for measurements.",
+		Doc:     "Discards events, for measurements.",
 		Example: "{}\n",
 	}}
 }

@@ -23,18 +23,18 @@ import (
 
 // sinkConfig is the configuration below `file:`.
 type sinkConfig struct {
-	Path     string      `yaml:"path,required,written" doc:"The file; its folder has to be there."`
-	MaxSize  config.Size `yaml:"maxSize" default:"100Mi" min:"4Ki" doc:"How large the file may become before it is put aside under a name with the time in it, and a new one begun. A write that is larger goes into a file of its own."`
-	MaxFiles int         `yaml:"maxFiles" default:"10" min:"0" doc:"How many files that were put aside are kept; the oldest goes first. 0: nothing is put aside, the file grows."`
-	Compress string      `yaml:"compress" default:"none" enum:"none gzip zstd" doc:"How files that were put aside are compressed, beside the writing: gzip (.gz) or zstd (.zst)."`
-	Fsync    bool        `yaml:"fsync" doc:"An event counts as delivered when it is on the disk, not only in the system's memory."`
+	Path     string      `yaml:"path,required,written" doc:"Path of the file. Its folder must exist."`
+	MaxSize  config.Size `yaml:"maxSize" default:"100Mi" min:"4Ki" doc:"Maximum size of the file. When it is reached, the file is rotated: its new name contains the time. A larger write gets a file of its own."`
+	MaxFiles int         `yaml:"maxFiles" default:"10" min:"0" doc:"Number of rotated files that are kept. Beyond it the oldest is removed. 0: no rotation, the file grows."`
+	Compress string      `yaml:"compress" default:"none" enum:"none gzip zstd" doc:"Compression of rotated files, in the background: gzip (.gz) or zstd (.zst)."`
+	Fsync    bool        `yaml:"fsync" doc:"An event is delivered when it is on the disk, and not only in the system's memory."`
 }
 
 // Kind returns the kind of sink `file`.
 func Kind() plugins.SinkKind {
 	return kind{plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
 		Name: "file",
-		Doc:  "Appends a line per event, a CloudEvent in JSON, to a file that it keeps from growing too large, and that may be renamed at any time.",
+		Doc:  "Appends a line per event, a CloudEvent in JSON, to a file. It rotates the file, and the file may be renamed at any time.",
 		Example: `path: /var/log/deltarouter/events.jsonl
 maxSize: 100Mi
 maxFiles: 10

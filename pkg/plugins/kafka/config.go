@@ -15,18 +15,18 @@ import (
 
 // sinkConfig is the configuration below `kafka:`.
 type sinkConfig struct {
-	Brokers  []string         `yaml:"brokers,required" min:"1" doc:"host:port of brokers of one cluster; the others are found through them."`
-	Topic    string           `yaml:"topic,required" doc:"The topic; it must be there."`
-	SASL     saslConfig       `yaml:"sasl" doc:"As whom the router introduces itself."`
-	TLS      *tlsfiles.Config `yaml:"tls" doc:"Speak TLS ({}: with the certificate authorities of the system); who vouches for the brokers, and a client certificate."`
-	MaxBytes config.Size      `yaml:"maxBytes" default:"1000000" min:"1Ki" max:"256Mi" doc:"Largest message; not more than the topic's max.message.bytes."`
-	Timeout  time.Duration    `yaml:"timeout" default:"10s" min:"10ms" max:"10m" doc:"How long the acknowledgement of a batch may take."`
+	Brokers  []string         `yaml:"brokers,required" min:"1" doc:"host:port of some brokers of one cluster. The client finds the others."`
+	Topic    string           `yaml:"topic,required" doc:"The topic. It must exist."`
+	SASL     saslConfig       `yaml:"sasl" doc:"The credentials of the router."`
+	TLS      *tlsfiles.Config `yaml:"tls" doc:"TLS settings: the certificate authorities of the brokers, and a client certificate. {}: TLS with the certificate authorities of the system."`
+	MaxBytes config.Size      `yaml:"maxBytes" default:"1000000" min:"1Ki" max:"256Mi" doc:"Maximum size of a message, at most the topic's max.message.bytes."`
+	Timeout  time.Duration    `yaml:"timeout" default:"10s" min:"10ms" max:"10m" doc:"Maximum time for the acknowledgement of a batch."`
 }
 
 // saslConfig contains the credentials of the router.
 type saslConfig struct {
-	Mechanism string        `yaml:"mechanism" default:"scram-sha-512" enum:"plain scram-sha-256 scram-sha-512" doc:"How the password is shown."`
-	User      string        `yaml:"user" doc:"A user; needs password."`
+	Mechanism string        `yaml:"mechanism" default:"scram-sha-512" enum:"plain scram-sha-256 scram-sha-512" doc:"The SASL mechanism."`
+	User      string        `yaml:"user" doc:"The user. Needs password."`
 	Password  config.Secret `yaml:"password" doc:"The password of user."`
 }
 
@@ -34,7 +34,7 @@ type saslConfig struct {
 func Kind() plugins.SinkKind {
 	return kind{plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
 		Name: "kafka",
-		Doc:  "Produces each event to a topic of Kafka as a CloudEvent in binary mode, with the route's key as the record's key, idempotently and acknowledged by all replicas in sync.",
+		Doc:  "Produces each event to a topic of Kafka as a CloudEvent in binary mode. The key of the record is the route's key. The producer is idempotent, and all in-sync replicas must acknowledge.",
 		Example: `brokers: [kafka-0.kafka:9092, kafka-1.kafka:9092]
 topic: k8s
 sasl: {mechanism: scram-sha-512, user: router, password: {file: /secrets/password}}

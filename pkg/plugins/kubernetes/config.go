@@ -18,16 +18,16 @@ import (
 
 // sinkConfig is the configuration below `kubernetes:`.
 type sinkConfig struct {
-	Kubeconfig   string        `yaml:"kubeconfig,path" doc:"Kubeconfig file of the cluster to write to. Without it and context, the one whose changes are routed, with the router's rights."`
+	Kubeconfig   string        `yaml:"kubeconfig,path" doc:"Kubeconfig file of the cluster to write to. Without kubeconfig and context: the cluster whose changes are routed, with the router's rights."`
 	Context      string        `yaml:"context" doc:"Context of the kubeconfig. Empty: its current context."`
-	Allow        []grantConfig `yaml:"allow,required" min:"1" doc:"What may be written. All else is rejected before anything is sent."`
-	FieldManager string        `yaml:"fieldManager" default:"deltarouter" doc:"Name under which the API server notes who has set which field."`
-	Force        bool          `yaml:"force" doc:"Whether apply takes fields over from other managers. Without it such an event is rejected."`
-	DryRun       bool          `yaml:"dryRun" doc:"The API server checks each write, and does none."`
-	MaxDeletes   string        `yaml:"maxDeletes" default:"1000/10m" doc:"Most objects that a route may delete or evict, as in 10/1m: at one more it is paused. none: no limit."`
-	MaxWrites    string        `yaml:"maxWrites" default:"10000/10m" doc:"Most writes of a route, deletes included, as in 1000/1m: at one more it is paused. none: no limit."`
-	MaxPerObject string        `yaml:"maxPerObject" default:"30/1m" doc:"Most writes of a route to one object: at one more, which is how a loop looks, it is paused. none: no limit."`
-	Timeout      time.Duration `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"How long a request may take."`
+	Allow        []grantConfig `yaml:"allow,required" min:"1" doc:"The grants. An event with an operation that no grant allows is rejected before any of it is sent."`
+	FieldManager string        `yaml:"fieldManager" default:"deltarouter" doc:"Name of the router as a field manager at the API server."`
+	Force        bool          `yaml:"force" doc:"apply takes fields over from other field managers. Otherwise such an event is rejected."`
+	DryRun       bool          `yaml:"dryRun" doc:"The API server checks each write and stores none."`
+	MaxDeletes   string        `yaml:"maxDeletes" default:"1000/10m" doc:"Maximum number of objects that a route may delete or evict, as in 10/1m. At one more the route is paused. none: no limit."`
+	MaxWrites    string        `yaml:"maxWrites" default:"10000/10m" doc:"Maximum number of writes of a route, deletes included, as in 1000/1m. At one more the route is paused. none: no limit."`
+	MaxPerObject string        `yaml:"maxPerObject" default:"30/1m" doc:"Maximum number of writes of a route to one object. At one more, which indicates a loop, the route is paused. none: no limit."`
+	Timeout      time.Duration `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"Timeout of a request."`
 
 	policy config.Policy
 }
@@ -36,9 +36,9 @@ type sinkConfig struct {
 type grantConfig struct {
 	Resource          string   `yaml:"resource,required" doc:"[group/]version/resource, as in v1/configmaps. Other versions of the resource are granted with it."`
 	Subresources      []string `yaml:"subresources" enum:"status scale" min:"1" doc:"Grants the verbs on these subresources instead of the objects themselves."`
-	Namespaces        []string `yaml:"namespaces" min:"1" doc:"Only in these namespaces, or these Namespaces themselves. Absent: in all, and objects without one."`
-	NamespaceSelector string   `yaml:"namespaceSelector" doc:"Only in namespaces with these labels, as in team=a,env!=prod; the router looks at them at most 10 s before a write."`
-	Verbs             []string `yaml:"verbs,required" enum:"apply create merge json delete evict event" min:"1" doc:"What events may say. event: Events about such objects may be made."`
+	Namespaces        []string `yaml:"namespaces" min:"1" doc:"The namespaces of the objects, or the names of Namespace objects. Absent: all namespaces, and cluster-scoped objects."`
+	NamespaceSelector string   `yaml:"namespaceSelector" doc:"Label selector of the namespaces, as in team=a,env!=prod. The router reads the labels at most 10 s before a write."`
+	Verbs             []string `yaml:"verbs,required" enum:"apply create merge json delete evict event" min:"1" doc:"The allowed verbs. event: creates an Event about such an object."`
 }
 
 const example = `allow:
@@ -60,7 +60,7 @@ timeout: 10s
 func Kind() plugins.SinkKind {
 	return kind{plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
 		Name:    "kubernetes",
-		Doc:     "Writes to a cluster what each event says: apply, create, merge or json patch, delete, evict, or an Event about an object. docs/SINKS.md has the form.",
+		Doc:     "Executes the operations in the data of each event in a cluster: apply, create, merge or json patch, delete, evict, or an Event about an object. docs/SINKS.md specifies the data.",
 		Example: example,
 	}}}
 }

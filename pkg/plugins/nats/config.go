@@ -15,22 +15,22 @@ import (
 // sinkConfig is the configuration below `nats:`.
 type sinkConfig struct {
 	Servers []string        `yaml:"servers,required" min:"1" doc:"URLs of the servers of one cluster: nats://host:4222, or tls://host:4222."`
-	Subject string          `yaml:"subject" default:"k8s.{source}.{namespace}.{name}" doc:"Where events are published. A token may be {cluster}, {source}, {kind}, {namespace}, {name}, {op}, {route} or {type}; whatever the value, it stays one token."`
-	Stream  streamConfig    `yaml:"stream" doc:"The JetStream stream that keeps the events."`
-	Auth    authConfig      `yaml:"auth" doc:"As whom the router introduces itself: one of creds, nkey, token, and user with password."`
-	TLS     tlsfiles.Config `yaml:"tls" doc:"Who vouches for the server, and a client certificate."`
-	Timeout time.Duration   `yaml:"timeout" default:"10s" min:"10ms" max:"10m" doc:"How long connecting, and the acknowledgement of a batch, may take."`
+	Subject string          `yaml:"subject" default:"k8s.{source}.{namespace}.{name}" doc:"Subject of the messages. A token may be {cluster}, {source}, {kind}, {namespace}, {name}, {op}, {route} or {type}. Any value becomes one token."`
+	Stream  streamConfig    `yaml:"stream" doc:"The JetStream stream that stores the events."`
+	Auth    authConfig      `yaml:"auth" doc:"The credentials of the router: one of creds, nkey, token, and user with password."`
+	TLS     tlsfiles.Config `yaml:"tls" doc:"TLS settings: the certificate authorities of the server, and a client certificate."`
+	Timeout time.Duration   `yaml:"timeout" default:"10s" min:"10ms" max:"10m" doc:"Maximum time to connect, and for the acknowledgement of a batch."`
 }
 
 // streamConfig names the stream that stores the events, and its settings if the sink creates it.
 type streamConfig struct {
-	Name       string        `yaml:"name" doc:"The stream that must keep the events; without it whichever takes the subject."`
-	Create     bool          `yaml:"create" doc:"Make the stream if there is none of the name. One that exists is never changed."`
-	Storage    string        `yaml:"storage" default:"file" enum:"file memory" doc:"Of a stream that is made: where it is kept."`
-	Replicas   int           `yaml:"replicas" default:"1" min:"1" max:"5" doc:"Of a stream that is made: how many servers keep it."`
-	MaxAge     time.Duration `yaml:"maxAge" doc:"Of a stream that is made: how long it keeps an event; 0: forever."`
-	MaxBytes   config.Size   `yaml:"maxBytes" doc:"Of a stream that is made: how much it keeps, the oldest go first; 0: no bound."`
-	Duplicates time.Duration `yaml:"duplicates" default:"2m" min:"100ms" doc:"Of a stream that is made: for how long it drops an event whose id it has seen."`
+	Name       string        `yaml:"name" doc:"The stream that must store the events. Absent: any stream with the subject."`
+	Create     bool          `yaml:"create" doc:"Create the stream if it does not exist. An existing stream is never changed."`
+	Storage    string        `yaml:"storage" default:"file" enum:"file memory" doc:"Storage of a created stream."`
+	Replicas   int           `yaml:"replicas" default:"1" min:"1" max:"5" doc:"Number of servers that store a created stream."`
+	MaxAge     time.Duration `yaml:"maxAge" doc:"Maximum age of the events in a created stream. 0: no limit."`
+	MaxBytes   config.Size   `yaml:"maxBytes" doc:"Maximum size of a created stream. Beyond it the oldest events are removed. 0: no limit."`
+	Duplicates time.Duration `yaml:"duplicates" default:"2m" min:"100ms" doc:"Time during which a created stream drops duplicate events, by their ids."`
 }
 
 // authConfig contains the credentials of the router.
@@ -38,7 +38,7 @@ type authConfig struct {
 	Creds    config.Secret `yaml:"creds" doc:"The content of a .creds file, as {file: router.creds}."`
 	NKey     config.Secret `yaml:"nkey" doc:"The seed of an NKey (SU…)."`
 	Token    config.Secret `yaml:"token" doc:"A token."`
-	User     string        `yaml:"user" doc:"A user; needs password."`
+	User     string        `yaml:"user" doc:"The user. Needs password."`
 	Password config.Secret `yaml:"password" doc:"The password of user."`
 }
 
@@ -46,7 +46,7 @@ type authConfig struct {
 func Kind() plugins.SinkKind {
 	return kind{plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
 		Name: "nats",
-		Doc:  "Publishes each event to NATS JetStream as a CloudEvent in binary mode, and waits for the stream's acknowledgement; the event's id is its Nats-Msg-Id, by which the stream drops duplicates.",
+		Doc:  "Publishes each event to NATS JetStream as a CloudEvent in binary mode, and waits for the stream's acknowledgement. The Nats-Msg-Id is the event's id, by which the stream drops duplicates.",
 		Example: `servers: [tls://nats-0.nats:4222, tls://nats-1.nats:4222]
 subject: k8s.{source}.{namespace}.{name}
 stream: {name: k8s, create: true, storage: file, replicas: 3, maxAge: 72h, maxBytes: 10Gi, duplicates: 2m}

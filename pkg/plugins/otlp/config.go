@@ -13,12 +13,12 @@ import (
 // sinkConfig is the configuration below `otlp:`.
 type sinkConfig struct {
 	Endpoint  string                   `yaml:"endpoint,required" doc:"URL of the receiver: http:// or https://, a host and a port. With protocol http and no path, the path is /v1/logs."`
-	Protocol  string                   `yaml:"protocol" default:"grpc" enum:"grpc http" doc:"grpc: OTLP/gRPC, by custom on port 4317. http: OTLP/HTTP with protobuf, by custom on port 4318."`
+	Protocol  string                   `yaml:"protocol" default:"grpc" enum:"grpc http" doc:"grpc: OTLP/gRPC, usually on port 4317. http: OTLP/HTTP with protobuf, usually on port 4318."`
 	Headers   map[string]config.Secret `yaml:"headers" doc:"Headers (of gRPC: metadata) to send."`
-	TLS       tlsfiles.Config          `yaml:"tls" doc:"Of an endpoint with https: who vouches for the receiver, and a client certificate."`
-	MaxEvents int                      `yaml:"maxEvents" default:"512" min:"1" max:"10000" doc:"Most events of a request."`
-	MaxBytes  config.Size              `yaml:"maxBytes" default:"3Mi" min:"1Ki" max:"64Mi" doc:"About how large a request may be; an event that is larger is a request of its own. Receivers take 4 MiB by default."`
-	Timeout   time.Duration            `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"How long a request may take."`
+	TLS       tlsfiles.Config          `yaml:"tls" doc:"TLS settings of an endpoint with https: the certificate authorities of the receiver, and a client certificate."`
+	MaxEvents int                      `yaml:"maxEvents" default:"512" min:"1" max:"10000" doc:"Maximum number of events in a request."`
+	MaxBytes  config.Size              `yaml:"maxBytes" default:"3Mi" min:"1Ki" max:"64Mi" doc:"Approximate maximum size of a request. A larger event is sent alone. Receivers accept 4 MiB by default."`
+	Timeout   time.Duration            `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"Timeout of a request."`
 }
 
 // defaultPath is the path for logs in the specification of OTLP/HTTP.
@@ -28,7 +28,7 @@ const defaultPath = "/v1/logs"
 func Kind() plugins.SinkKind {
 	return kind{plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
 		Name: "otlp",
-		Doc:  "Sends each event as a log record of OpenTelemetry to a collector, or to whatever else takes OTLP, with the semantic conventions for Kubernetes.",
+		Doc:  "Sends each event as a log record of OpenTelemetry, with the semantic conventions for Kubernetes, to a collector or another receiver of OTLP.",
 		Example: `endpoint: https://collector.example.com:4317
 protocol: grpc # or http
 headers:

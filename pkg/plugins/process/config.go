@@ -18,20 +18,20 @@ import (
 
 // handlerConfig is the configuration below `process:`.
 type handlerConfig struct {
-	Command []string                 `yaml:"command,required" min:"1" doc:"The program and its arguments. The program is a file in a folder that the router was started with, by -plugin-dir."`
+	Command []string                 `yaml:"command,required" min:"1" doc:"The program and its arguments. The program is a file in a folder of the flag -plugin-dir."`
 	SHA256  string                   `yaml:"sha256,required" doc:"SHA-256 of the program, in hexadecimal digits."`
-	Env     map[string]config.Secret `yaml:"env" doc:"The program's environment. It has nothing of the router's: PATH: {env: PATH} hands it on."`
-	TLS     bool                     `yaml:"tls" default:"true" doc:"Both sides prove by certificates who they are. Plugins in Go can; false for others."`
-	Config  config.Node              `yaml:"config" doc:"Anything; the plugin gets it as JSON. It is compared with the plugin's own schema, if it has one, when the plugin starts: router check runs no plugin."`
-	Allow   allowConfig              `yaml:"allow" doc:"What of the router the plugin may use."`
-	Limits  limitsConfig             `yaml:"limits" doc:"What the plugin may cost the router."`
+	Env     map[string]config.Secret `yaml:"env" doc:"The program's environment. It inherits no variable of the router: PATH: {env: PATH} passes one on."`
+	TLS     bool                     `yaml:"tls" default:"true" doc:"Mutual TLS between router and plugin. Plugins in Go support it. Set false for others."`
+	Config  config.Node              `yaml:"config" doc:"Any value, which the plugin gets as JSON. When the plugin starts, the router checks it with the plugin's own schema, if there is one. router check runs no plugin."`
+	Allow   allowConfig              `yaml:"allow" doc:"The grants of the plugin."`
+	Limits  limitsConfig             `yaml:"limits" doc:"The limits of the plugin."`
 }
 
 // allowConfig contains the grants of a plugin. Without an entry nothing is granted.
 type allowConfig struct {
-	Lookup []string `yaml:"lookup" doc:"What it may look up: source.index, or a whole source."`
-	KV     bool     `yaml:"kv" doc:"Remember values from one call to the next."`
-	Log    bool     `yaml:"log" doc:"Log with a level. What it prints is logged in any case."`
+	Lookup []string `yaml:"lookup" doc:"The granted look-ups: source.index, or a whole source."`
+	KV     bool     `yaml:"kv" doc:"Grants the store of the handler, whose values persist from call to call."`
+	Log    bool     `yaml:"log" doc:"Grants log lines with a level. The output of the plugin is logged in any case."`
 }
 
 // any reports whether there is a grant.
@@ -39,28 +39,28 @@ func (a *allowConfig) any() bool { return len(a.Lookup) > 0 || a.KV || a.Log }
 
 // limitsConfig contains the limits of a plugin. The error of a reached limit names it.
 type limitsConfig struct {
-	Batch   int         `yaml:"batch" default:"256" min:"1" max:"4096" doc:"Most deltas of a call."`
-	Input   config.Size `yaml:"input" default:"16Mi" min:"64Ki" max:"256Mi" doc:"Most bytes of a call; a delta that is larger fails."`
-	Output  config.Size `yaml:"output" default:"4Mi" min:"1Ki" max:"256Mi" doc:"Most bytes of an answer."`
-	Events  int         `yaml:"events" default:"64" min:"1" max:"10000" doc:"Most events of a delta."`
-	Message config.Size `yaml:"message" default:"4Ki" min:"16" max:"64Ki" doc:"Most bytes of an error's message, a type or a subject; a longer message is cut."`
+	Batch   int         `yaml:"batch" default:"256" min:"1" max:"4096" doc:"Maximum number of deltas in a call."`
+	Input   config.Size `yaml:"input" default:"16Mi" min:"64Ki" max:"256Mi" doc:"Maximum size of a call. A larger delta fails."`
+	Output  config.Size `yaml:"output" default:"4Mi" min:"1Ki" max:"256Mi" doc:"Maximum size of an answer."`
+	Events  int         `yaml:"events" default:"64" min:"1" max:"10000" doc:"Maximum number of events of a delta."`
+	Message config.Size `yaml:"message" default:"4Ki" min:"16" max:"64Ki" doc:"Maximum size of an error message, a type or a subject. A longer message is truncated."`
 
-	Timeout      time.Duration `yaml:"timeout" default:"30s" min:"1ms" doc:"Time for a call. A plugin that takes longer is killed, and the batch given again."`
-	StartTimeout time.Duration `yaml:"startTimeout" default:"30s" min:"1ms" doc:"Time from the start of the program until it has taken its configuration."`
-	StopTimeout  time.Duration `yaml:"stopTimeout" default:"5s" min:"1ms" doc:"Time to end when it is told to. Then it is killed, with all that it started."`
-	Health       time.Duration `yaml:"health" default:"10s" min:"10ms" doc:"How often the plugin is asked whether it is well, and how long it may take to say so."`
-	Breaker      int           `yaml:"breaker" default:"5" min:"0" doc:"After so many losses of the process in a row, without an answer in between, the handler is left alone for a while. 0: never."`
+	Timeout      time.Duration `yaml:"timeout" default:"30s" min:"1ms" doc:"Timeout of a call. A plugin that exceeds it is killed, and the batch is repeated."`
+	StartTimeout time.Duration `yaml:"startTimeout" default:"30s" min:"1ms" doc:"Timeout from the start of the program until it has accepted its configuration."`
+	StopTimeout  time.Duration `yaml:"stopTimeout" default:"5s" min:"1ms" doc:"Time to end after the request to stop. Then the program is killed with all its descendants."`
+	Health       time.Duration `yaml:"health" default:"10s" min:"10ms" doc:"Interval and timeout of the health checks."`
+	Breaker      int           `yaml:"breaker" default:"5" min:"0" doc:"Number of consecutive losses of the process, without an answer in between, after which the circuit breaker opens. 0: never."`
 
-	Log     int         `yaml:"log" default:"100" min:"0" doc:"Most lines that the plugin logs in a second; the rest is counted."`
-	LogLine config.Size `yaml:"logLine" default:"4Ki" min:"16" max:"64Ki" doc:"Most bytes of a line; the rest is cut off."`
-	KV      config.Size `yaml:"kv" default:"1Mi" min:"1Ki" max:"1Gi" doc:"What the handler may remember, keys and 64 bytes for each value included."`
+	Log     int         `yaml:"log" default:"100" min:"0" doc:"Maximum number of lines that the plugin logs per second. Further lines are counted."`
+	LogLine config.Size `yaml:"logLine" default:"4Ki" min:"16" max:"64Ki" doc:"Maximum size of a line. A longer line is truncated."`
+	KV      config.Size `yaml:"kv" default:"1Mi" min:"1Ki" max:"1Gi" doc:"Maximum size of the handler's store, including keys and 64 bytes per value."`
 }
 
 // Kind returns the kind of handler `process`.
 func Kind() plugins.HandlerKind {
 	return kind{plugins.Definition[handlerConfig]{
 		Name: "process",
-		Doc:  "Runs a program beside the router, not sandboxed: docs/PLUGINS.md tells how to write one.",
+		Doc:  "Runs a program beside the router, without a sandbox. docs/PLUGINS.md describes how to write one.",
 		Example: `command: [./plugins/enrich, -v]   # a file in a folder of -plugin-dir
 sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 env:                      # nothing of the router's environment unless it is said here

@@ -19,7 +19,7 @@ import (
 
 // sinkConfig is the configuration below `stdout:`.
 type sinkConfig struct {
-	Format string `yaml:"format" default:"json" enum:"json text" doc:"json: a CloudEvent per line. text: short lines for people."`
+	Format string `yaml:"format" default:"json" enum:"json text" doc:"json: a CloudEvent per line. text: short readable lines."`
 }
 
 // Kind returns the kind of sink `stdout`.

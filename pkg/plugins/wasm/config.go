@@ -21,17 +21,17 @@ import (
 // handlerConfig is the configuration below `wasm:`.
 type handlerConfig struct {
 	Module string        `yaml:"module,required,path" doc:"File of the WebAssembly module."`
-	SHA256 string        `yaml:"sha256" doc:"SHA-256 of the module, in hexadecimal digits: a file with another content is not loaded. Required if the router was started with -require-digests."`
-	Config config.Node   `yaml:"config" doc:"Anything; the guest gets it as JSON."`
-	Allow  host.Allow    `yaml:"allow" doc:"What the module may do beside computing."`
-	Limits limits.Limits `yaml:"limits" doc:"What the module's instances may use."`
+	SHA256 string        `yaml:"sha256" doc:"SHA-256 of the module, in hexadecimal digits. A file with another content is not loaded. Required with the flag -require-digests."`
+	Config config.Node   `yaml:"config" doc:"Any value, which the guest gets as JSON."`
+	Allow  host.Allow    `yaml:"allow" doc:"The grants of the module."`
+	Limits limits.Limits `yaml:"limits" doc:"The limits of the module's instances."`
 }
 
 // Kind returns the kind of handler `wasm`.
 func Kind() plugins.HandlerKind {
 	return kind{plugins.Definition[handlerConfig]{
 		Name: "wasm",
-		Doc:  "Runs a WebAssembly module in a sandbox: docs/PLUGINS.md tells how to write one.",
+		Doc:  "Runs a WebAssembly module in a sandbox. docs/PLUGINS.md describes how to write one.",
 		Example: `module: ./plugins/enrich.wasm
 sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08   # sha256sum ./plugins/enrich.wasm; absent: any content
 config: {threshold: 3}

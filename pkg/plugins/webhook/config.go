@@ -24,23 +24,23 @@ const (
 
 // sinkConfig is the configuration below `webhook:`.
 type sinkConfig struct {
-	URL            config.Secret            `yaml:"url,required" doc:"Where events are posted; not shown in logs and errors beyond its host."`
-	Mode           string                   `yaml:"mode" default:"structured" enum:"structured binary batched" doc:"structured: the event is the body. binary: its data is the body, its attributes are headers. batched: the body is a list of events."`
-	MaxBatch       config.Size              `yaml:"maxBatch" default:"1Mi" min:"1" doc:"With mode batched: how large the body of a request may be; an event that is larger goes alone. How many events there are at most is up to the route's batch.size."`
-	Body           *config.Expr             `yaml:"body" doc:"In place of a CloudEvent: what the body is, an expression over event and secrets. A string is sent as it is, all else as JSON."`
-	Secrets        map[string]config.Secret `yaml:"secrets" doc:"What body may put into it by name, as secrets.name."`
-	ContentType    string                   `yaml:"contentType" doc:"The Content-Type of body, if it is not to be application/json, or text/plain for a string."`
+	URL            config.Secret            `yaml:"url,required" doc:"URL of the receiver. Logs and errors show only its scheme and host."`
+	Mode           string                   `yaml:"mode" default:"structured" enum:"structured binary batched" doc:"structured: the body is the event. binary: the body is the data, and the attributes are headers. batched: the body is a list of events."`
+	MaxBatch       config.Size              `yaml:"maxBatch" default:"1Mi" min:"1" doc:"Maximum size of the body with mode: batched. A larger event is sent alone. The route's batch.size limits the number of events."`
+	Body           *config.Expr             `yaml:"body" doc:"CEL over event and secrets: the body, instead of a CloudEvent. A string is sent unchanged, any other value as JSON."`
+	Secrets        map[string]config.Secret `yaml:"secrets" doc:"Secrets for body by name, as in secrets.name."`
+	ContentType    string                   `yaml:"contentType" doc:"Content-Type of body. Absent: text/plain for a string, otherwise application/json."`
 	Headers        map[string]config.Secret `yaml:"headers" doc:"Headers to send."`
-	TLS            tlsfiles.Config          `yaml:"tls" doc:"Of a URL with https: who vouches for the receiver, and a client certificate. Files are read again when they change."`
-	Timeout        time.Duration            `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"How long a request may take, the response included."`
-	ConnectTimeout time.Duration            `yaml:"connectTimeout" default:"5s" min:"1ms" max:"10m" doc:"How long it may take to connect, and as long again to agree on TLS."`
+	TLS            tlsfiles.Config          `yaml:"tls" doc:"TLS settings of a URL with https: the certificate authorities of the receiver, and a client certificate. Files are read again when they change."`
+	Timeout        time.Duration            `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"Timeout of a request, including its response."`
+	ConnectTimeout time.Duration            `yaml:"connectTimeout" default:"5s" min:"1ms" max:"10m" doc:"Timeout of the connection, and of the TLS handshake."`
 }
 
 // Kind returns the kind of sink `webhook`.
 func Kind() plugins.SinkKind {
 	return kind{plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
 		Name: "webhook",
-		Doc:  "Posts events over HTTP, as CloudEvents or as what an expression makes of them. 408, 425, 429, 5xx and no answer mean that the receiver is unavailable; other answers than 2xx reject the event.",
+		Doc:  "Posts events over HTTP, as CloudEvents or with a body of an expression. 2xx delivers. 408, 425, 429, 5xx and no response mean that the receiver is unavailable. Any other status rejects the event.",
 		Example: `url: {file: /secrets/url} # or {env: NAME}, or the URL itself
 mode: batched            # or structured, or binary
 maxBatch: 1Mi

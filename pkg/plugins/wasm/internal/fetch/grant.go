@@ -13,13 +13,13 @@ import (
 
 // Grant names a host that guests may send requests to.
 type Grant struct {
-	Host    string                   `yaml:"host,required" doc:"Exact host:port; the port may be left out if it is that of the scheme."`
-	Scheme  string                   `yaml:"scheme" default:"https" enum:"https http" doc:"https, or http for what is not encrypted."`
-	Methods []string                 `yaml:"methods" doc:"Methods that it may use. Empty: GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS."`
-	Paths   []string                 `yaml:"paths" doc:"Paths that it may ask for: exact, or with all below if it ends in /*. Empty: all."`
-	Headers map[string]config.Secret `yaml:"headers" doc:"Headers that the router adds; the module does not see them."`
-	Rate    int                      `yaml:"rate" default:"10" min:"1" max:"100000" doc:"Most requests per second of the handler. More wait, within limits.timeout."`
-	Private bool                     `yaml:"private" doc:"The host may have an address of a private network or of this machine."`
+	Host    string                   `yaml:"host,required" doc:"Exact host:port. The default port of the scheme may be omitted."`
+	Scheme  string                   `yaml:"scheme" default:"https" enum:"https http" doc:"https, or http without encryption."`
+	Methods []string                 `yaml:"methods" doc:"Granted methods. Empty: GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS."`
+	Paths   []string                 `yaml:"paths" doc:"Granted paths: exact, or with all paths below if it ends in /*. Empty: all."`
+	Headers map[string]config.Secret `yaml:"headers" doc:"Headers that the router adds. They are hidden from the module."`
+	Rate    int                      `yaml:"rate" default:"10" min:"1" max:"100000" doc:"Maximum number of requests of the handler per second. Further requests wait, within limits.timeout."`
+	Private bool                     `yaml:"private" doc:"Grants addresses of private networks and of this machine."`
 }
 
 // Address returns the host and port in lower case. It returns an empty text if Host is invalid.

@@ -79,11 +79,11 @@ func (r *Host) Close() {
 
 // Allow contains the grants of a module. Without an entry nothing is granted.
 type Allow struct {
-	Lookup []string      `yaml:"lookup" doc:"What it may look up: source.index, or a whole source."`
-	HTTP   []fetch.Grant `yaml:"http" doc:"Hosts that it may send HTTP requests to."`
-	KV     bool          `yaml:"kv" doc:"Remember values from one call to the next."`
-	Clock  bool          `yaml:"clock" doc:"The real time. Else the time is when the router saw the newest delta of a call."`
-	Random bool          `yaml:"random" doc:"Real random numbers. Else they follow from what a call is about."`
+	Lookup []string      `yaml:"lookup" doc:"The granted look-ups: source.index, or a whole source."`
+	HTTP   []fetch.Grant `yaml:"http" doc:"Hosts that the module may send HTTP requests to."`
+	KV     bool          `yaml:"kv" doc:"Grants the store of the handler, whose values persist from call to call."`
+	Clock  bool          `yaml:"clock" doc:"Grants the real time. Otherwise the clock shows when the router saw the newest delta of a call."`
+	Random bool          `yaml:"random" doc:"Grants real random numbers. Otherwise they depend on the deltas of a call."`
 }
 
 // Validate implements [config.Validator].
