@@ -27,6 +27,7 @@ func program() *cli.Program {
 				replayCommand(),
 				pluginCommand(),
 				schemaCommand(),
+				cli.CompletionCommand(),
 				versionCommand(),
 			},
 		},

@@ -24,7 +24,6 @@ type Command struct {
 	Summary     string // one line for the list of commands, without a full stop
 	Description string // more, in paragraphs with an empty line between them
 	Examples    []Example
-	Hidden      bool // help does not list it
 
 	// Setup declares the flags and returns the function that runs the command. It is called once for
 	// each use, also for help and completion, and must have no effect but that.
@@ -101,6 +100,9 @@ func (p *Program) Main(ctx context.Context, s Streams, args []string) int {
 	switch first := args[0]; {
 	case first == "help":
 		return p.explain(s, args[1:])
+	case first == completeWord:
+		p.complete(s, args[1:])
+		return CodeOK
 	case isHelp(first):
 		return p.explain(s, nil)
 	case strings.TrimLeft(first, "-") == "version" && p.Version != "":
@@ -162,12 +164,10 @@ func (c *Command) find(name string) *Command {
 	return nil
 }
 
-// names returns the names of the commands below c that help lists.
+// names returns the names of the commands below c.
 func (c *Command) names() (names []string) {
 	for i := range c.Commands {
-		if !c.Commands[i].Hidden {
-			names = append(names, c.Commands[i].Name)
-		}
+		names = append(names, c.Commands[i].Name)
 	}
 	return names
 }

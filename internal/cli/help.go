@@ -30,9 +30,7 @@ func (p *Program) help(w io.Writer, name string, c *Command) {
 	if len(c.Commands) > 0 {
 		var rows [][2]string
 		for i := range c.Commands {
-			if one := &c.Commands[i]; !one.Hidden {
-				rows = append(rows, [2]string{one.Name, one.Summary})
-			}
+			rows = append(rows, [2]string{c.Commands[i].Name, c.Commands[i].Summary})
 		}
 		fmt.Fprintln(w, "\nCommands:")
 		table(w, rows)
