@@ -75,7 +75,9 @@ func (c *checking) run(ctx context.Context, s cli.Streams, paths []string) error
 	}
 	all := report{OK: true, Problems: []finding{}}
 	for _, path := range paths {
+		_, progress := startProgress(s, "check "+path)
 		found := check.File(ctx, path, c.made, c.opts)
+		progress.Stop()
 		ok := len(found.Problems) == 0 && (!c.strict || len(found.Warnings) == 0)
 		all.OK = all.OK && ok
 		if c.output == "json" {

@@ -45,6 +45,9 @@ with -drop what others must not see. If the program is killed, the file is compl
 				case length < 0:
 					return cli.Mistakef("-for %s: write a duration that is not negative", length)
 				}
+				s, progress := startProgress(s, "record to "+file)
+				defer progress.Stop()
+				progress.Lasts(length)
 				opts.Log = logging.New(s.Err)
 				for i, path := range opts.Drop {
 					opts.Drop[i] = strings.ReplaceAll(path, "[*]", "") // a path continues in every element of a list

@@ -48,6 +48,8 @@ handlers fail. RECORDING may be - for standard input.`,
 				if len(files) != 1 {
 					return cli.Mistakef("name one recording, as in router replay FILE")
 				}
+				s, progress := startProgress(s, "replay "+files[0])
+				defer progress.Stop()
 				opts.Stdout, opts.Recording = s.Raw, s.In
 				if files[0] != "-" {
 					file, err := cli.Open(files[0])
@@ -55,7 +57,7 @@ handlers fail. RECORDING may be - for standard input.`,
 						return cli.Invalid(err)
 					}
 					defer func() { _ = file.Close() }() // it was only read
-					opts.Recording = file
+					opts.Recording = newReadProgress(file, progress)
 				}
 				return replayFrom(ctx, path, made, opts, logging.New(s.Err), s.Err)
 			}

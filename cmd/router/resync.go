@@ -84,7 +84,9 @@ func confirmRepeats(ctx context.Context, r *cli.Remote, ask api.Resync) error {
 
 // resyncAll asks, and says what came of it. It is an error if a source was not put through.
 func resyncAll(ctx context.Context, r *cli.Remote, ask api.Resync) error {
+	_, progress := startProgress(r.Streams, "resync")
 	done, err := r.Client.Resync(ctx, ask)
+	progress.Stop()
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,12 @@ how to write cases.`,
 			f.BoolVar(&opts.Verbose, "v", false, "name every case, and show the log of the router and its handlers")
 			f.DurationVar(&opts.Timeout, "timeout", 30*time.Second, "`DURATION` the longest time of one case")
 			return func(ctx context.Context, s cli.Streams, args []string) error {
+				s, progress := startProgress(s, "test")
+				defer progress.Stop()
+				opts.Progress = func(what string, done, total int64) {
+					progress.What(what)
+					progress.Done(done, total)
+				}
 				opts.Files, opts.Out = args, s.Out
 				if opts.Verbose {
 					opts.Log = cli.Logging{}.New(s.Err)

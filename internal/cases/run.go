@@ -33,7 +33,9 @@ type Options struct {
 	Verbose    bool           // print the name of every case
 	Timeout    time.Duration  // of one case
 	Out        io.Writer
-	Log        *slog.Logger // of the router and the handlers
+	// Progress is called at the begin of each case, with the parts done of a total; nil: it is not.
+	Progress func(what string, done, total int64)
+	Log      *slog.Logger // of the router and the handlers
 }
 
 // Summary is the result of a run.
@@ -55,7 +57,8 @@ func Run(ctx context.Context, opts Options) (sum Summary, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(cache)) }()
 	r := &runner{Options: opts, cache: cache, configs: make(map[string]*simulate.Offline)}
-	for _, file := range files {
+	for i, file := range files {
+		r.done, r.total = int64(i)*fileParts, int64(len(files))*fileParts
 		failed, problems := r.file(ctx, file)
 		sum.Failed += failed
 		sum.Invalid = append(sum.Invalid, problems...)
@@ -66,8 +69,9 @@ func Run(ctx context.Context, opts Options) (sum Summary, err error) {
 type runner struct {
 	Options
 
-	cache   string
-	configs map[string]*simulate.Offline
+	cache       string
+	done, total int64 // for Progress
+	configs     map[string]*simulate.Offline
 }
 
 // open reads each configuration once.
@@ -93,6 +97,7 @@ func (r *runner) file(ctx context.Context, file string) (failed int, problems co
 	if len(problems) > 0 {
 		return 0, r.invalid(file, problems)
 	}
+	r.progress(file+": read the configuration", 0)
 	offline, problems := r.open(ctx, doc.Config)
 	if len(problems) > 0 {
 		return 0, r.invalid(file, problems)
@@ -102,11 +107,12 @@ func (r *runner) file(ctx context.Context, file string) (failed int, problems co
 		return 0, r.invalid(file, c.problems.Sorted())
 	}
 	run, updates := 0, make(map[*testCase][]string)
-	for _, t := range doc.Cases {
+	for i, t := range doc.Cases {
 		if r.Run != nil && !r.Run.MatchString(t.Name) {
 			continue
 		}
 		run++
+		r.progress(file+": "+t.Name, fileParts*int64(i)/int64(len(doc.Cases)))
 		if !r.one(ctx, file, offline, t, updates) {
 			failed++
 		}
@@ -122,6 +128,17 @@ func (r *runner) file(ctx context.Context, file string) (failed int, problems co
 	}
 	r.conclude(file, run, failed, time.Since(began))
 	return failed, nil
+}
+
+// fileParts is how much of the total a file is, whatever its number of cases: the cases of later
+// files are not read yet.
+const fileParts = 1000
+
+// progress reports the begin of a case, after some parts of the file.
+func (r *runner) progress(what string, parts int64) {
+	if r.Progress != nil {
+		r.Progress("test "+what, r.done+parts, r.total)
+	}
 }
 
 // invalid reports a file that cannot be run.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 
 	"github.com/deltarouter/deltarouter/internal/printable"
+	"github.com/deltarouter/deltarouter/internal/terminal"
 )
 
 // Logging says what is logged, and how. The zero Logging chooses the format by the place: text for
@@ -50,17 +50,8 @@ func (l Logging) New(w io.Writer) *slog.Logger {
 	if e, ok := w.(*printable.Escaper); ok {
 		w = e.Unwrap()
 	}
-	if l.format == "text" || l.format == "" && isTerminal(w) {
+	if l.format == "text" || l.format == "" && terminal.Is(w) {
 		return slog.New(slog.NewTextHandler(printable.Writer(w), opts))
 	}
 	return slog.New(slog.NewJSONHandler(printable.Writer(w), opts))
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -36,7 +36,8 @@ type Progress struct {
 	mu    sync.Mutex
 	what  string
 	done  int64
-	total int64 // 0: unknown
+	total int64         // 0: unknown
+	lasts time.Duration // 0: unknown
 	shown bool
 }
 
@@ -93,6 +94,16 @@ func (p *Progress) Done(done, total int64) {
 	p.done, p.total = done, total
 }
 
+// Lasts sets how long the operation takes, if that is known beforehand.
+func (p *Progress) Lasts(d time.Duration) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lasts = d
+}
+
 // Stop erases the line. It may be called several times.
 func (p *Progress) Stop() {
 	if p == nil {
@@ -125,6 +136,15 @@ type over struct {
 	out      io.Writer
 }
 
+// Fd returns the descriptor of the writer below, so that [Is] knows a terminal. If that has none,
+// the descriptor is not valid.
+func (o *over) Fd() uintptr {
+	if f, ok := o.out.(interface{ Fd() uintptr }); ok {
+		return f.Fd()
+	}
+	return ^uintptr(0)
+}
+
 // Write implements io.Writer.
 func (o *over) Write(b []byte) (int, error) {
 	o.progress.mu.Lock()
@@ -151,7 +171,10 @@ func (p *Progress) show() {
 // line describes the operation after some time.
 func (p *Progress) line(passed time.Duration) string {
 	text := fmt.Sprintf("%s: %s", printable.Line(p.what), passed.Round(time.Second))
-	if p.total <= 0 {
+	if p.lasts > 0 {
+		return fmt.Sprintf("%s of %s, %s left", text, p.lasts, max(p.lasts-passed, 0).Round(time.Second))
+	}
+	if p.total <= 0 || p.done <= 0 {
 		return text
 	}
 	part := min(float64(p.done)/float64(p.total), 1)

@@ -70,6 +70,14 @@ func TestProgress(t *testing.T) {
 		if got := next(500 * time.Millisecond); got != erase+strings.Repeat("long ", 7)+"lon…" {
 			t.Errorf("cut: %q", got)
 		}
+		p.What("record")
+		p.Lasts(10 * time.Second)
+		if got := next(500 * time.Millisecond); got != erase+"record: 5s of 10s, 5s left" {
+			t.Errorf("of a known length: %q", got)
+		}
+		if Is(p.Writer(&out)) {
+			t.Error("a buffer below is taken for a terminal")
+		}
 		out.Reset()
 		p.Stop()
 		p.Stop()

@@ -188,7 +188,7 @@ var allowed = map[string][]string{
 		"internal/router/engine", "internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/cases":    {"internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
-	"internal/cli":      {"internal/config/files", "internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar", "pkg/config"},
+	"internal/cli":      {"internal/config/files", "internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar", "internal/terminal", "pkg/config"},
 	"internal/terminal": {"internal/printable"},
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
