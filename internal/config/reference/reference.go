@@ -33,6 +33,9 @@ knows the YAML language server completes keys, and explains them, in a file that
 - Where a list is expected, one element may stand without brackets: ` + "`to: out`" + `.
 - ` + "`${NAME}` and `${NAME:-default}`" + ` are replaced by environment variables in every value but expressions; ` + "`$${`" + ` stands for a plain ` + "`${`" + `.
 - Paths of files are relative to the folder of the configuration.
+- ` + "`-config`" + ` may be a folder: its files ` + "`*.yaml` and `*.yml`, without `*_test.yaml`" + `, are one configuration. The router merges the mappings
+  (` + "`sources`, `sinks`" + `) and joins the lists (` + "`routes`" + `) in the order of the file names. A name that two files have is a mistake; an anchor counts
+  in its own file only. ` + "`-config -`" + ` is standard input. Without ` + "`-config`" + ` it is ` + "`$DELTAROUTER_CONFIG`, else `config.yaml`" + `.
 
 | type | is written |
 |---|---|
