@@ -193,7 +193,7 @@ config.yaml:12:56: routes[0].filter: core.v1.PodSpec has no field "unschedulable
 config.yaml:18:19: routes[1].filter: core.v1.NodeSpec has no field "podCIDRS"; did you mean "podCIDR"?
         object.spec.podCIDRS == []
                     ^^^^^^^^
-config.yaml:22:47: warning: routes[4].filter: object.spec.nodeName may be absent, and nothing matches then; if that is not meant: object.spec.?nodeName.orValue("")
+config.yaml:22:47: warning: routes[4].filter: object.spec.nodeName may be absent, and nothing matches then; if that is not intended: object.spec.?nodeName.orValue("")
     - {name: e, from: pods, filter: object.spec.nodeName == "n1", to: out}
                                                 ^^^^^^^^
 `

@@ -106,7 +106,7 @@ routes:
 			`config.yaml:8:15: handlers.h: unknown kind of handler "fack"; there are: seer, fake`,
 			`config.yaml:8:38: handlers.g.fake.colour: unknown key`,
 			`config.yaml:10:43: routes[0].filter: `,
-			`config.yaml:11:50: routes[1].filter: there are several sources: say whose index it is, as in "ids.byNode"`,
+			`config.yaml:11:50: routes[1].filter: there are several sources: write the source before the index, as in "ids.byNode"`,
 			`config.yaml:12:35: routes[2].filter: looks up source "ids", which keeps identities only`,
 			`config.yaml:12:65: routes[2].key: `,
 		}},

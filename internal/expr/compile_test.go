@@ -30,7 +30,7 @@ func TestCompileErrors(t *testing.T) {
 		{anyUsage, `op.matches("(")`, `1:12: invalid matches argument`},
 		{anyUsage, `op == "x" || int("x") == 1`, `1:17: `},
 		{anyUsage, `object.a.split(",", "x") == []`, `1:15: split() of a`},
-		{anyUsage, `@input == 1`, `1:1: syntax error: this cannot stand here: '@'`},
+		{anyUsage, `@input == 1`, `1:1: syntax error: unexpected '@'`},
 		{anyUsage, `lookup("byNod", "n").size() == 1`, `1:8: source "pods" has no index "byNod"; did you mean "byNode"?`},
 		{anyUsage, `lookup("pod.byNode", "n").size() == 1`, `1:8: there is no source "pod"; did you mean "pods"?`},
 		{anyUsage, `count(op, "n") == 1`, `1:7: the first argument of count() must be a literal string: it is checked before anything runs`},
@@ -48,7 +48,7 @@ func TestCompileErrors(t *testing.T) {
 		{expr.Emit, `event("x")`, `1:7: event() takes a map, the data of the event, and this is of type string`},
 		{expr.Emit, `event({}).withTyp("x")`, `1:18: undeclared reference to 'withTyp'; did you mean "withType"?`},
 		{expr.Emit, `event({}).withType(1)`, `1:19: withType() of a event does not take (int)`},
-		{expr.Filter, `event({}) == event({})`, `1:6: event() makes what is emitted: it exists in emit only; 1:19: event() makes what is emitted: it exists in emit only`},
+		{expr.Filter, `event({}) == event({})`, `1:6: event() exists in emit only; 1:19: event() exists in emit only`},
 		{expr.Filter, `suppressed > 1`, `1:1: suppressed exists in emit only`},
 		{expr.Key, `objects[0].metadata.name`, `1:1: objects exists in emit only`},
 		{expr.Key, `["x"]`, `1:1: the result must be a string, an int or a bool, but it is of type list(string)`},
@@ -84,8 +84,8 @@ func TestDefineErrors(t *testing.T) {
 		define map[string]string
 		want   []string
 	}{
-		{map[string]string{"a": "b", "b": "c", "c": "a"}, []string{"define a: 1:1: defines refer to each other in a circle: a → b → c → a"}},
-		{map[string]string{"a": "a"}, []string{"define a: 1:1: defines refer to each other in a circle: a → a"}},
+		{map[string]string{"a": "b", "b": "c", "c": "a"}, []string{"define a: 1:1: defines refer to each other in a cycle: a → b → c → a"}},
+		{map[string]string{"a": "a"}, []string{"define a: 1:1: defines refer to each other in a cycle: a → a"}},
 		{map[string]string{"a": "true &&", "b": "nothing", "c": "true"}, []string{
 			"define a: 1:8: syntax error: the expression ends where something has to follow",
 		}},

@@ -66,7 +66,7 @@ func (p *Program) evalError(err error) error {
 }
 
 // misfit is the reason of an error that may quote a value of an object.
-const misfit = "a value is not of the type or form that is needed here"
+const misfit = "a value has the wrong type or form"
 
 // longestOperand is the number of bytes of an expression that a reason quotes.
 const longestOperand = 200
@@ -110,7 +110,7 @@ func (p *Program) reason(err error) (string, error) {
 	case text == types.OptionalNone.GetValue().(*types.Err).Error():
 		return "value() of an absent optional", celerr.ErrAbsent
 	case strings.HasPrefix(text, "internal error"):
-		return "internal error: something that the evaluation called has panicked", nil
+		return "internal error: a function panicked during the evaluation", nil
 	case strings.HasPrefix(text, "no such overload"):
 		return "no such overload: an operator or function does not take a value of this type", nil
 	}

@@ -112,11 +112,11 @@ func TestEventMistakes(t *testing.T) {
 	}{
 		{expr.Filter, `event.typ == "x"`, `1:7: deltarouter.Event has no field "typ"; did you mean "type"?`},
 		{expr.Filter, `event.kind == "x"`, `1:7: deltarouter.Event has no field "kind"; it has data, id, route, source, subject, time, type`},
-		{expr.Filter, `event.type == 1`, `1:12: == does not take (string, int); make a number of the text with int() or double(), or put the number in quotes`},
+		{expr.Filter, `event.type == 1`, `1:12: == does not take (string, int); convert the text to a number with int() or double(), or put the number in quotes`},
 		{expr.Filter, `evnt.type == "x"`, `1:1: undeclared reference to 'evnt'; did you mean "event"?`},
 		{expr.Index, `event.type`, `1:1: event does not exist here: an index sees only object, source and cluster`},
-		{expr.When, `event.type == "x"`, `1:1: event does not exist here: it is what another route made, and this is about objects`},
-		{expr.Query, `event.type == "x"`, `1:1: event does not exist here: it is what another route made, and this is about objects`},
+		{expr.When, `event.type == "x"`, `1:1: event does not exist here: only expressions of downstream routes have it`},
+		{expr.Query, `event.type == "x"`, `1:1: event does not exist here: only expressions of downstream routes have it`},
 		{expr.Key, `events[0].type`, `1:1: events exists in emit only`},
 	} {
 		_, err := environment(t).Compile(test.text, test.usage, "pods")

@@ -175,23 +175,23 @@ func TestSeveralSources(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	env := typedEnv(t, map[string]string{"ready": `object.status.conditions.exists(c, c.status == "True")`})
 	for _, test := range []struct{ text, want string }{
-		{`object.spec.nodeName == "n1"`, `1:13: object.spec.nodeName may be absent, and nothing matches then; if that is not meant: object.spec.?nodeName.orValue("")`},
-		{`object.metadata.labels["a.b/c"] == "x"`, `1:17: object.metadata.labels may be absent, and nothing matches then; if that is not meant: object.metadata.?labels["a.b/c"].orValue("")`},
-		{`object.spec.affinity.nodeAffinity == object.spec.affinity.nodeAffinity`, `1:13: object.spec.affinity may be absent, and nothing matches then; if that is not meant, ask with has(object.spec.affinity)`},
-		{`object.spec.containers.exists(c, c.ports.size() > 0)`, `1:36: c.ports may be absent, and nothing matches then; if that is not meant: c.?ports.orValue([])`},
-		{"op == \"added\" &&\n  object.spec.priority > 1", `2:15: object.spec.priority may be absent, and nothing matches then; if that is not meant: object.spec.?priority.orValue(0)`},
-		{`ready`, `define ready: 1:15: object.status.conditions may be absent, and nothing matches then; if that is not meant: object.status.?conditions.orValue([])`},
+		{`object.spec.nodeName == "n1"`, `1:13: object.spec.nodeName may be absent, and nothing matches then; if that is not intended: object.spec.?nodeName.orValue("")`},
+		{`object.metadata.labels["a.b/c"] == "x"`, `1:17: object.metadata.labels may be absent, and nothing matches then; if that is not intended: object.metadata.?labels["a.b/c"].orValue("")`},
+		{`object.spec.affinity.nodeAffinity == object.spec.affinity.nodeAffinity`, `1:13: object.spec.affinity may be absent, and nothing matches then; if that is not intended, check with has(object.spec.affinity)`},
+		{`object.spec.containers.exists(c, c.ports.size() > 0)`, `1:36: c.ports may be absent, and nothing matches then; if that is not intended: c.?ports.orValue([])`},
+		{"op == \"added\" &&\n  object.spec.priority > 1", `2:15: object.spec.priority may be absent, and nothing matches then; if that is not intended: object.spec.?priority.orValue(0)`},
+		{`ready`, `define ready: 1:15: object.status.conditions may be absent, and nothing matches then; if that is not intended: object.status.?conditions.orValue([])`},
 		// An empty text would be no time: the author has to check for presence.
-		{`timestamp(object.metadata.annotations["until"]) < timestamp("2026-01-01T00:00:00Z")`, `1:27: object.metadata.annotations may be absent, and nothing matches then; if that is not meant, ask first whether it is there: object.metadata.?annotations["until"].hasValue() && …`},
+		{`timestamp(object.metadata.annotations["until"]) < timestamp("2026-01-01T00:00:00Z")`, `1:27: object.metadata.annotations may be absent, and nothing matches then; if that is not intended, check first whether it exists: object.metadata.?annotations["until"].hasValue() && …`},
 		{`object.metadata.?annotations["until"].hasValue() && timestamp(object.metadata.annotations["until"]) < timestamp("2026-01-01T00:00:00Z")`, ""},
-		{`quantity(object.metadata.?annotations["size"].orValue("")).isGreaterThan(quantity("1"))`, `1:47: quantity("") fails, and the delta with it; ask first whether it is there, with hasValue() in the place of orValue("")`},
+		{`quantity(object.metadata.?annotations["size"].orValue("")).isGreaterThan(quantity("1"))`, `1:47: quantity("") fails, and the delta with it; check first whether it exists, with hasValue() in place of orValue("")`},
 		// A computed operand is shown as it was written.
-		{`object.status.?conditions.orValue([]).filter(c, c.status == "False")[0].reason == "x"`, `1:73: object.status.?conditions.orValue([]).filter(c, c.status == "False")[0].reason may be absent, and nothing matches then; if that is not meant, ask with has(object.status.?conditions.orValue([]).filter(c, c.status == "False")[0].reason)`},
-		{`lookup("byNode", object.metadata.name)[0].spec.nodeName == "x"`, `1:48: lookup("byNode", object.metadata.name)[0].spec.nodeName may be absent, and nothing matches then; if that is not meant, ask with has(lookup("byNode", object.metadata.name)[0].spec.nodeName)`},
-		{`lookup("byNode", object.metadata.name, 1)[0].spec.nodeName == "x"`, `1:51: lookup("byNode", object.metadata.name, 1)[0].spec.nodeName may be absent, and nothing matches then; if that is not meant, ask with has(lookup("byNode", object.metadata.name, 1)[0].spec.nodeName)`},
+		{`object.status.?conditions.orValue([]).filter(c, c.status == "False")[0].reason == "x"`, `1:73: object.status.?conditions.orValue([]).filter(c, c.status == "False")[0].reason may be absent, and nothing matches then; if that is not intended, check with has(object.status.?conditions.orValue([]).filter(c, c.status == "False")[0].reason)`},
+		{`lookup("byNode", object.metadata.name)[0].spec.nodeName == "x"`, `1:48: lookup("byNode", object.metadata.name)[0].spec.nodeName may be absent, and nothing matches then; if that is not intended, check with has(lookup("byNode", object.metadata.name)[0].spec.nodeName)`},
+		{`lookup("byNode", object.metadata.name, 1)[0].spec.nodeName == "x"`, `1:51: lookup("byNode", object.metadata.name, 1)[0].spec.nodeName may be absent, and nothing matches then; if that is not intended, check with has(lookup("byNode", object.metadata.name, 1)[0].spec.nodeName)`},
 		// A loop through something is a sign that it is there.
 		{`object.metadata.?labels.orValue({}).exists(k, object.metadata.labels[k] == "x")`, ""},
-		{`object.metadata.labels.exists(k, object.metadata.labels[k] == "x")`, `1:17: object.metadata.labels may be absent, and nothing matches then; if that is not meant: object.metadata.?labels.orValue({})`},
+		{`object.metadata.labels.exists(k, object.metadata.labels[k] == "x")`, `1:17: object.metadata.labels may be absent, and nothing matches then; if that is not intended: object.metadata.?labels.orValue({})`},
 		{`has(object.spec.nodeName) && object.spec.nodeName == "n1"`, ""},
 		{`object.spec.?nodeName.orValue("") == "n1" && object.status.?containerStatuses[0].state.waiting.reason.orValue("") == "x"`, ""},
 		{`object.metadata.name == object.metadata.uid && object.spec.containers[0].name == "x" && object.kind == "Pod"`, ""},
@@ -209,7 +209,7 @@ func TestWarnings(t *testing.T) {
 		if strings.Join(got, "\n") != test.want {
 			t.Errorf("%s\n got %s\nwant %s", test.text, strings.Join(got, "\n"), test.want)
 		}
-		wrong, mended, found := strings.Cut(test.want, "; if that is not meant: ")
+		wrong, mended, found := strings.Cut(test.want, "; if that is not intended: ")
 		if !found || strings.HasPrefix(test.want, "define") {
 			continue
 		}

@@ -102,7 +102,7 @@ func (f *CEL) absent() bool {
 }
 
 func (f *CEL) log(d *event.Delta, err error) {
-	f.cfg.Log.Info("an object lacks a field that the filter needs, so it does not match; write has(), or .? with orValue(), if that is not meant",
+	f.cfg.Log.Info("an object lacks a field that the filter needs, so it does not match; write has(), or .? with orValue(), if that is not intended",
 		slog.String("at", f.place(err)), slog.String("delta", d.String()), slog.Any("err", err))
 }
 

@@ -154,7 +154,7 @@ func (in *Run) lookup(args []ref.Val) ref.Val {
 	if len(args) > 3 {
 		most, ok := args[3].(types.Int)
 		if !ok || most < 1 {
-			return types.WrapErr(celerr.Wrong("the third argument of lookup() is how many objects it finds at most: 1 or more"))
+			return types.WrapErr(celerr.Wrong("the third argument of lookup() is the largest number of results: 1 or more"))
 		}
 		if most < types.Int(len(found)) {
 			in.Meter.Charge(sortWork(len(found)) - sortWork(int(most)))

@@ -133,7 +133,7 @@ func refuseCycles(uses map[string][]string) error {
 	visit = func(name string, path []string) error {
 		if i := slices.Index(path, name); i >= 0 {
 			cycle := strings.Join(append(slices.Clone(path[i:]), name), " → ")
-			return &celerr.CompileError{Define: name, Issues: []celerr.Issue{{Line: 1, Message: "defines refer to each other in a circle: " + cycle}}}
+			return &celerr.CompileError{Define: name, Issues: []celerr.Issue{{Line: 1, Message: "defines refer to each other in a cycle: " + cycle}}}
 		}
 		if done[name] {
 			return nil

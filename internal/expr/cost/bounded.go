@@ -95,7 +95,7 @@ func join(args ...ref.Val) ref.Val {
 	}
 	native, err := list.ConvertToNative(reflect.TypeFor[[]string]())
 	if err != nil {
-		return types.WrapErr(celerr.Wrong("join() of a list that has other elements than strings"))
+		return types.WrapErr(celerr.Wrong("join() takes a list of strings"))
 	}
 	parts, _ := native.([]string)
 	length := len(parts) * len(separator)

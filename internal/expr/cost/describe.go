@@ -35,19 +35,19 @@ func explained(loops []loop) string {
 	for i, l := range loops {
 		parts[i] = fmt.Sprintf("%s elements of %s", grouped(l.n), described(l.expr))
 	}
-	text := ": it goes through " + strings.Join(parts, " times ")
+	text := ": it loops over " + strings.Join(parts, " times ")
 	if len(loops) > 1 {
-		text += "; find what belongs together with an index and lookup() instead"
+		text += "; find related objects with an index and lookup() instead"
 	} else {
-		text += "; go through less, or do less for each"
+		text += "; use shorter lists, or do less for each element"
 	}
 	unbounded := func(l loop) bool {
 		return l.expr.Kind() == ast.CallKind && l.expr.AsCall().FunctionName() == syntax.Prefix+syntax.FuncLookup
 	}
 	if slices.ContainsFunc(loops, unbounded) {
-		text += ", and say how many objects it finds at most, as in lookup(index, value, 20)"
+		text += ", and limit the number of results, as in lookup(index, value, 20)"
 	}
-	return text + "; if the lists are never that long, say so: # check: ok"
+	return text + "; if the lists are never that long, confirm it: # check: ok"
 }
 
 // described returns the name of an expression for a message.

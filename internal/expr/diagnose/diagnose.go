@@ -43,7 +43,7 @@ func (r *Reporter) CompileError(issues *cel.Issues) *celerr.CompileError {
 				continue
 			}
 			found.Message, _, _ = strings.Cut(found.Message, "; did you mean ")
-			found.Message += "; a key with dots or a slash stands in brackets: " + key
+			found.Message += "; write a key with dots or a slash in brackets: " + key
 		}
 		if strings.HasPrefix(found.Message, syntaxError) {
 			if better, ok := slipIn(text); ok {

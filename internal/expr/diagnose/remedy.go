@@ -27,11 +27,11 @@ func syntaxMessage(m string) string {
 	case strings.HasPrefix(m, "token recognition error at: '= "), m == "token recognition error at: '='":
 		return "there is no =; compare with =="
 	case strings.HasPrefix(m, "token recognition error at: '& "), strings.HasPrefix(m, "token recognition error at: '| "):
-		return "conditions are joined with && and ||"
+		return "join conditions with && and ||"
 	case strings.HasPrefix(m, "token recognition error at: ''"), strings.HasPrefix(m, "token recognition error at: '\""):
 		return "a quote that opens here is not closed"
 	case strings.HasPrefix(m, "token recognition error at: '"):
-		return "this cannot stand here: " + strings.TrimPrefix(m, "token recognition error at: ")
+		return "unexpected " + strings.TrimPrefix(m, "token recognition error at: ")
 	}
 	return m
 }
@@ -62,7 +62,7 @@ func noOverloadFor(m string) string {
 func remedyForSelection(m string) string {
 	switch {
 	case strings.HasPrefix(m, "type 'list("):
-		return "; take an element with [0], or look through all with exists() or all()"
+		return "; select an element with [0], or test all with exists() or all()"
 	case strings.HasPrefix(m, "type 'string'"):
 		return "; a text has no fields"
 	case strings.HasPrefix(m, "type 'timestamp'"):
@@ -85,22 +85,22 @@ func remedyForOverload(m string) string {
 		}
 	case "_+_":
 		if (left == "string") != (right == "string") {
-			return "; make a text of the other with string()"
+			return "; convert the other to a text with string()"
 		}
 	case "_[_]":
 		if right == "string" && strings.HasPrefix(left, "list(") {
 			return `; a list has no keys: look for the element, as in list.exists(x, x.type == "Ready" && x.status == "True")`
 		}
 		if right == "string" && strings.Contains(left, ".") {
-			return "; its fields are taken with a dot"
+			return "; select its fields with a dot"
 		}
 	case syntax.FuncSHA256:
 		return "; it takes a text or bytes"
 	case syntax.FuncDiff:
-		return "; what is compared must be the same part of two objects, as in diff(oldObject.spec, object.spec)"
+		return "; the arguments must be the same part of two objects, as in diff(oldObject.spec, object.spec)"
 	case "@in":
 		if strings.Contains(right, ".") {
-			return "; ask with has() whether there is a field"
+			return "; check with has() whether the field exists"
 		}
 	case "_?_:_":
 		if left != "bool" {
@@ -116,17 +116,17 @@ func remedyForComparison(left, right string) string {
 	slices.Sort(sides)
 	switch pair := strings.Join(sides, " "); {
 	case slices.Contains(sides, "null"):
-		return "; it is never null: ask with has() whether it is there"
+		return "; it is never null: check with has() whether it exists"
 	case pair == "string timestamp":
-		return `; make a time of the text: timestamp("2006-01-02T15:04:05Z")`
+		return `; convert the text to a time: timestamp("2006-01-02T15:04:05Z")`
 	case pair == "int string", pair == "double string":
-		return "; make a number of the text with int() or double(), or put the number in quotes"
+		return "; convert the text to a number with int() or double(), or put the number in quotes"
 	case pair == "double int":
-		return "; make a double of the int with double(), or write it with a point"
+		return "; convert the int to a double with double(), or write it with a point"
 	case pair == "bytes string":
-		return "; make a text of the bytes with string()"
+		return "; convert the bytes to a text with string()"
 	case pair == "bool string":
-		return "; true and false stand without quotes"
+		return "; write true and false without quotes"
 	}
 	return ""
 }

@@ -24,9 +24,9 @@ func slips() []slip {
 		{regexp.MustCompile(`!~`), `there is no !~; write !text.matches("pattern")`},
 		{regexp.MustCompile(`[=!]==`), "there is no === and no !==; compare with == and !="},
 		{regexp.MustCompile(`<>`), "there is no <>; compare with !="},
-		{regexp.MustCompile(`\bis +(not +)?(null|None|nil)\b`), "there is no `is`; ask with has() whether a field is there"},
-		{regexp.MustCompile(`[\w)\]"'] +(and|or) +[\w("'!]`), "conditions are joined with && and ||"},
-		{regexp.MustCompile(`(^|[(&|\s])not +[\w(]`), "there is no `not`; write ! in front of what is not to hold"},
+		{regexp.MustCompile(`\bis +(not +)?(null|None|nil)\b`), "there is no `is`; check with has() whether a field exists"},
+		{regexp.MustCompile(`[\w)\]"'] +(and|or) +[\w("'!]`), "join conditions with && and ||"},
+		{regexp.MustCompile(`(^|[(&|\s])not +[\w(]`), "there is no `not`; write ! before the condition"},
 	}
 }
 

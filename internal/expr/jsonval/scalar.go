@@ -62,7 +62,7 @@ func Canonical(v ref.Val) (string, error) {
 	case !ok:
 		return Scalar(v)
 	case math.IsNaN(f):
-		return "", celerr.Wrong("NaN equals nothing, so there is nothing to find it by")
+		return "", celerr.Wrong("NaN cannot be a key of an index")
 	case f == math.Trunc(f) && math.Abs(f) < 1<<63:
 		return strconv.FormatInt(int64(f), 10), nil
 	case f == math.Trunc(f) && f >= 0 && f < 1<<64:

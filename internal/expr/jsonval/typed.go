@@ -49,7 +49,7 @@ func (m *Meter) Typed(open string, s *TypeInfo) ref.Val {
 
 // mismatch returns an error that does not quote the value.
 func (s *TypeInfo) mismatch() ref.Val {
-	return types.WrapErr(celerr.Wrong("a value is not of the type that the schema of the resource says"))
+	return types.WrapErr(celerr.Wrong("a value has another type than in the schema of the resource"))
 }
 
 func numberOf(text string, s *TypeInfo) ref.Val {

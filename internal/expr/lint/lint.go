@@ -64,7 +64,7 @@ func (o *optionals) literals() {
 	syntax.Walk(o.unit.AST.NativeRep().Expr(), nil, func(e ast.Expr, _ []string) {
 		if text, ok := syntax.Literal(e); ok && o.usage == check.Emit {
 			if found := template.FindString(text); found != "" {
-				o.warnAt(e, fmt.Sprintf("%s stands in the event as it is: CEL has no templates; join texts with +, as in \"pod \" + object.metadata.name", found))
+				o.warnAt(e, fmt.Sprintf("%s is not replaced, because CEL has no templates; join texts with +, as in \"pod \" + object.metadata.name", found))
 			}
 		}
 		if e.Kind() != ast.CallKind || len(e.AsCall().Args()) != 2 || !slices.Contains([]string{

@@ -94,7 +94,7 @@ func (o *optionals) warnEmpty(conversion ast.Expr) {
 	w := Warning{Define: o.unit.Define}
 	// the position of the parenthesis
 	w.Line, w.Column = max(1, place.Line()), max(0, place.Column()-len("orValue"))
-	w.Message = fmt.Sprintf(`%s("") fails, and the delta with it; ask first whether it is there, with hasValue() in the place of orValue("")`, function)
+	w.Message = fmt.Sprintf(`%s("") fails, and the delta with it; check first whether it exists, with hasValue() in place of orValue("")`, function)
 	o.warnings = append(o.warnings, w)
 }
 
@@ -154,14 +154,14 @@ func (o *optionals) warn(chain, step ast.Expr, converted bool) {
 	asked, mendable := strings.CutSuffix(mended, ".orValue("+fallback+")")
 	switch {
 	case converted && mendable:
-		w.Message += "; if that is not meant, ask first whether it is there: " + asked + ".hasValue() && …"
+		w.Message += "; if that is not intended, check first whether it exists: " + asked + ".hasValue() && …"
 		if o.usage == check.Emit || o.usage == check.Key {
 			w.Message = strings.TrimSuffix(w.Message, "&& …") + "? … : …"
 		}
 	case mended != "":
-		w.Message += "; if that is not meant: " + mended
+		w.Message += "; if that is not intended: " + mended
 	default:
-		w.Message += "; if that is not meant, ask with has(" + written + ")"
+		w.Message += "; if that is not intended, check with has(" + written + ")"
 	}
 	o.warnings = append(o.warnings, w)
 }

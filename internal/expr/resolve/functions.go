@@ -48,7 +48,7 @@ func (r *resolver) lookUp(source string) {
 // event checks a call of event().
 func (r *resolver) event(u syntax.Unit, e ast.Expr) {
 	if r.Usage != check.Emit && r.Usage != check.Value {
-		r.problem(u, e, "event() makes what is emitted: it exists in emit only")
+		r.problem(u, e, "event() exists in emit only")
 		return
 	}
 	data := e.AsCall().Args()[0]
@@ -125,7 +125,7 @@ func (r *resolver) index(u syntax.Unit, at ast.Expr, text string) (source, index
 		source, index = r.Source, text
 	}
 	if source == "" {
-		r.problem(u, at, "there are several sources: say whose index it is, as in %q", slices.Sorted(maps.Keys(r.names.Indexes))[0]+"."+index)
+		r.problem(u, at, "there are several sources: write the source before the index, as in %q", slices.Sorted(maps.Keys(r.names.Indexes))[0]+"."+index)
 		return "", "", false
 	}
 	if !r.knownSource(u, at, source) {

@@ -171,7 +171,7 @@ type Read struct {
 }
 
 // levelsOnly is the message for uses that an expression of [check.When] may not have.
-const levelsOnly = "when says what holds, not what happened; use filter for that"
+const levelsOnly = "when describes a state, not a change; use filter for changes"
 
 // variable checks that a variable exists at this place of use.
 func (r *resolver) variable(u syntax.Unit, e ast.Expr) {
@@ -186,7 +186,7 @@ func (r *resolver) variable(u syntax.Unit, e ast.Expr) {
 	case syntax.VarNow:
 		r.note(u, e)
 		if r.Usage != check.When && r.Usage != check.Value {
-			r.problem(u, e, "now exists in when only, whose value is looked at again and again; a delta is the same whenever it is looked at")
+			r.problem(u, e, "now exists in when only: other expressions must not depend on the time of their evaluation")
 		}
 	case syntax.VarSince, syntax.VarLate, syntax.VarRepeat, syntax.VarSuppressed, syntax.VarObjects, syntax.VarEvents:
 		r.note(u, e)
@@ -199,7 +199,7 @@ func (r *resolver) variable(u syntax.Unit, e ast.Expr) {
 		case check.Index:
 			r.problem(u, e, "event does not exist here: an index sees only object, source and cluster")
 		case check.When, check.Query, check.Objects:
-			r.problem(u, e, "event does not exist here: it is what another route made, and this is about objects")
+			r.problem(u, e, "event does not exist here: only expressions of downstream routes have it")
 		}
 	}
 }
