@@ -65,7 +65,7 @@ func (o *Overlay) put(w plugins.KVWrite) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.done {
-		return fmt.Errorf("%q was written after its call", w.Key)
+		return fmt.Errorf("key %q was written after the call had ended", w.Key)
 	}
 	more := -o.size(w.Key)
 	if !w.Delete {

@@ -169,13 +169,13 @@ func TestChainWrongly(t *testing.T) {
 	gone.Hold = time.Minute
 	a := pipeline.Route{Name: "a", Sinks: downstream("b")}
 	for want, routes := range map[string][]pipeline.Route{
-		`route "a" delivers to route "b", which is not there`:                                 {a},
-		`route "a" delivers to route "b", which is not there or gets its deltas from sources`: {a, {Name: "b", Sinks: s}},
-		`route "b" delivers to itself (b → c → b)`:                                            {a, downstreamRoute("b", downstream("c")...), downstreamRoute("c", downstream("b")...)},
-		`route "b" delivers to itself (b → b)`:                                                {a, downstreamRoute("b", downstream("b")...)},
-		`route "c" delivers to itself (c → d → e → c)`:                                        {a, downstreamRoute("b", downstream("c")...), downstreamRoute("c", downstream("d")...), downstreamRoute("d", append(downstream("e"), s...)...), downstreamRoute("e", downstream("c")...)},
-		`route "b" has upstream routes and a condition`:                                       {a, when},
-		`route "b" has upstream routes and a condition (when, for)`:                           {a, gone},
+		`route "a" delivers to route "b", which does not exist`:                                 {a},
+		`route "a" delivers to route "b", which does not exist or gets its deltas from sources`: {a, {Name: "b", Sinks: s}},
+		`route "b" delivers to itself (b → c → b)`:                                              {a, downstreamRoute("b", downstream("c")...), downstreamRoute("c", downstream("b")...)},
+		`route "b" delivers to itself (b → b)`:                                                  {a, downstreamRoute("b", downstream("b")...)},
+		`route "c" delivers to itself (c → d → e → c)`:                                          {a, downstreamRoute("b", downstream("c")...), downstreamRoute("c", downstream("d")...), downstreamRoute("d", append(downstream("e"), s...)...), downstreamRoute("e", downstream("c")...)},
+		`route "b" has upstream routes and a condition`:                                         {a, when},
+		`route "b" has upstream routes and a condition (when, for)`:                             {a, gone},
 	} {
 		if _, err := pipeline.New(pipeline.Config{Routes: routes}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)

@@ -411,7 +411,7 @@ func TestLogsHoldNoBodies(t *testing.T) {
 		if strings.Contains(log.String(), "CANARY") {
 			t.Errorf("the log holds an object: %s", log.String())
 		}
-		for _, want := range []string{"a delta is lost", "added pods default/a", "route is paused"} {
+		for _, want := range []string{"delta lost", "added pods default/a", "route paused"} {
 			if strings.Count(log.String(), want) == 0 {
 				t.Errorf("the log does not say %q: %s", want, log.String())
 			}
@@ -419,8 +419,8 @@ func TestLogsHoldNoBodies(t *testing.T) {
 		if strings.Contains(log.String(), "dead letter") {
 			t.Errorf("the log says that what is lost is kept: %s", log.String())
 		}
-		if n := strings.Count(log.String(), "route is paused"); n != 1 {
-			t.Errorf("the pause is said %d times", n)
+		if n := strings.Count(log.String(), "route paused"); n != 1 {
+			t.Errorf("the pause is logged %d times", n)
 		}
 	})
 }

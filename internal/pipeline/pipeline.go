@@ -150,7 +150,7 @@ func (p *Pipeline) Close(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("a handler or sink did not return when it was stopped: %w", ctx.Err())
+		return fmt.Errorf("a handler or sink did not return after its context was cancelled: %w", ctx.Err())
 	}
 }
 

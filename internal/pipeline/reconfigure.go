@@ -274,7 +274,7 @@ func (c *Change) end(ctx context.Context) {
 		return
 	case <-timeout.C:
 	}
-	p.log.Warn("a handler or sink does not return from a route that was changed; what it has is tried again, and may come twice")
+	p.log.Warn("a handler or sink of the previous configuration does not return; its deltas are retried and may be delivered twice")
 	c.abandon()
 }
 
@@ -311,7 +311,7 @@ func (c *Change) leave(r *route.Route) {
 	}
 	forgetMetrics(p, r.Config())
 	if s := r.Status(); s.Pending > 0 {
-		p.log.Warn("a route was removed that had pending deltas; without a state folder they are lost, with one they come back with the route",
+		p.log.Warn("route removed with pending deltas; they are lost without a state folder, and otherwise restored if the route is configured again",
 			slog.String("route", s.Name), slog.Int("pending", s.Pending), slog.Bool("kept", p.cfg.Store != nil))
 	}
 }

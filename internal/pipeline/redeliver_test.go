@@ -116,8 +116,8 @@ func TestRedeliverRefuses(t *testing.T) {
 		b.admit(delta(t, event.Added, "x", 0, 1))
 		pass(time.Minute)
 		for _, c := range []struct{ route, sink, want string }{
-			{"gone", "", `no route "gone"`},
-			{"r", "gone", `deliver to "gone"`},
+			{"gone", "", `route "gone" of the dead letter is not configured`},
+			{"r", "gone", `delivers to "gone"`},
 			{"waits", "", "not ready"},
 			{"full", "", "queue.memory"},
 		} {

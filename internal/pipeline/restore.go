@@ -121,7 +121,7 @@ func (p *Pipeline) Redeliver(ctx context.Context, letter checkpoint.Letter) erro
 	}
 	r := p.now.Load().byID(letter.Route)
 	if r == nil {
-		return fmt.Errorf("there is no route %q any more: configure it again, or drop the letter", letter.Route)
+		return fmt.Errorf("route %q of the dead letter is not configured: configure it again, or drop the dead letter", letter.Route)
 	}
 	return r.Redeliver(ctx, letter)
 }

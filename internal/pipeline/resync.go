@@ -16,7 +16,7 @@ var (
 	ErrNoRoute = errors.New("there is no such route")
 	// ErrDownstream is returned when deltas of a source are admitted to a downstream route, which
 	// takes only events of its upstream routes.
-	ErrDownstream = errors.New("other routes deliver to it, and it takes nothing of a source by itself: name one of these")
+	ErrDownstream = errors.New("it is a downstream route, which takes no deltas of sources: name one of its upstream routes")
 )
 
 // AdmitTo is [Pipeline.Admit] for one route, regardless of its ops: only its filter decides. The

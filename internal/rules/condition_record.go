@@ -157,7 +157,7 @@ func (c *Condition) reminds(now time.Time) int64 {
 	return c.wallTime(c.At(), now).UnixNano()
 }
 
-var errCondition = errors.New("what is known of a condition is cut short")
+var errCondition = errors.New("the record of a condition is damaged: it is too short")
 
 // Restore restores a condition from its record, unless it is already tracked. resource returns the
 // resource of a source. A record of a removed source is deleted. An error means that the record is

@@ -224,7 +224,7 @@ func (s *DeleteHolds) Dirty(now time.Time, encode func(*event.Delta) []byte) (re
 	return records
 }
 
-var errHold = errors.New("the record of a delete that is held is cut short")
+var errHold = errors.New("the record of a delete hold is damaged: it is too short")
 
 // Restore restores a held delete from its record, unless it is already held. decode decodes a
 // delta.

@@ -259,7 +259,7 @@ func (b *bucket) value(full time.Time) []byte {
 	return binary.AppendUvarint(v, uint64(b.suppressed)) //nolint:gosec // a count
 }
 
-var errRecord = errors.New("what is known of a limit's key is cut short")
+var errRecord = errors.New("the record of a limit key is damaged")
 
 // Restore restores a key from its record, unless it is already in use.
 func (l *Limit) Restore(r Record, now time.Time) error {

@@ -18,10 +18,10 @@ import (
 // Config is the configuration below `tls:`. Its zero value means the certificate authorities of the
 // system and no certificate of the router.
 type Config struct {
-	CA         config.Secret `yaml:"ca" doc:"PEM certificates of who vouches for the server, as {file: ca.crt}; without it those of the system do."`
-	Cert       config.Secret `yaml:"cert" doc:"PEM certificate with which the router introduces itself, and what is between it and the root."`
+	CA         config.Secret `yaml:"ca" doc:"PEM certificates of the authorities that sign the server certificate, as {file: ca.crt}; without it those of the system."`
+	Cert       config.Secret `yaml:"cert" doc:"PEM client certificate of the router, followed by its intermediate certificates."`
 	Key        config.Secret `yaml:"key" doc:"PEM key of cert."`
-	ServerName string        `yaml:"serverName" doc:"The name that the server's certificate must have; without it the host that is connected to."`
+	ServerName string        `yaml:"serverName" doc:"The name that the server certificate must have; without it the host of the address."`
 }
 
 // Validate implements [config.Validator]. It does not read files, because they can change before
@@ -36,7 +36,7 @@ func (c *Config) Validate(n config.Node) (problems config.Problems) {
 			continue
 		}
 		if text, err := one.value.Value(); err == nil && !strings.Contains(text, "-----BEGIN ") {
-			problems = append(problems, at.Problemf("is no PEM: write {file: path} to have it read from a file"))
+			problems = append(problems, at.Problemf("is no PEM: write {file: path} to read it from a file"))
 		}
 	}
 	return problems
@@ -101,7 +101,7 @@ func (c *Config) Roots() (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(text)) {
-		return nil, errors.New("tls.ca: no PEM certificate in it")
+		return nil, errors.New("tls.ca: no PEM certificate found")
 	}
 	return pool, nil
 }

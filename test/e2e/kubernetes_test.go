@@ -65,7 +65,7 @@ routes:
 	if n := r.Metric(t, `deltarouter_route_queue_deltas{route="circle"}`); n != 1 {
 		t.Errorf("it owes %v", n)
 	}
-	if log := r.Log(); !strings.Contains(log, "route is paused and delivers nothing more") || strings.Contains(log, "dead letters") {
+	if log := r.Log(); !strings.Contains(log, "route paused; fix the cause") || strings.Contains(log, "dead letters") {
 		t.Errorf("the log says %s", log)
 	}
 

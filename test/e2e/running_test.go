@@ -137,7 +137,7 @@ routes:
 	h.answer(http.StatusBadRequest)
 	maps.Make(routertest.ConfigMap("rejected", "1"))
 	r.WaitLog(t, "a line in the log about the dead letter", func(log string) bool {
-		return strings.Contains(log, "put aside as dead letters") && strings.Contains(log, "added maps "+ns+"/rejected")
+		return strings.Contains(log, "written to the dead letters") && strings.Contains(log, "added maps "+ns+"/rejected")
 	})
 	routertest.Poll(t, "the dead letter", func() bool {
 		_, metrics := r.Get(t, "/metrics")

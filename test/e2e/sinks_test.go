@@ -51,7 +51,7 @@ routes:
 		var said string
 		routertest.Poll(t, "the route to be paused", func() bool {
 			said = r.Status(t)
-			return strings.Contains(said, "routes/purge: paused") && strings.Contains(r.Log(), "route is paused") &&
+			return strings.Contains(said, "routes/purge: paused") && strings.Contains(r.Log(), "route paused") &&
 				deleted() >= sum && r.Metric(t, `deltarouter_route_paused{route="purge"}`) == 1
 		})
 		if !strings.Contains(said, `route "purge" has deleted 3 objects within 1h (maxDeletes), and would delete v1/configmaps `+ns+"/x") {

@@ -212,7 +212,7 @@ func (j *journal) Enabled(_ context.Context, level slog.Level) bool {
 // never reports whether a message says that a delta was lost, or that the router has a bug.
 func never(message string) bool {
 	switch message {
-	case "delta was not admitted and is lost", "a delta is lost: it could not be delivered, and there is no state folder to keep it in",
+	case "delta was not admitted and is lost", "delta lost: it was rejected, and there is no state folder to keep it; set state.dir",
 		"a saved object cannot be read; the resource is listed",
 		"the state file is damaged: it was moved away and a new one begun; all sources are listed again, and pending deltas and deletions of the meantime are lost":
 		return true

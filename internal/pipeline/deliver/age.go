@@ -13,7 +13,7 @@ import (
 type tooOldError struct{ age, most time.Duration }
 
 func (e *tooOldError) Error() string {
-	return fmt.Sprintf("it is %s old, and the route delivers nothing older than %s (maxAge)", e.age.Round(time.Second), e.most)
+	return fmt.Sprintf("the delta is %s old; maxAge of the route is %s", e.age.Round(time.Second), e.most)
 }
 
 // age returns the time since the delta was seen, or since its redelivery began.

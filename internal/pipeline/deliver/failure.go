@@ -28,7 +28,7 @@ type LogDeadLetters struct{ Log *slog.Logger }
 func (l *LogDeadLetters) Add(ctx context.Context, letters []checkpoint.Letter) error {
 	for i := range letters {
 		letter := &letters[i]
-		l.Log.LogAttrs(ctx, slog.LevelError, "a delta is lost: it could not be delivered, and there is no state folder to keep it in",
+		l.Log.LogAttrs(ctx, slog.LevelError, "delta lost: it was rejected, and there is no state folder to keep it; set state.dir",
 			slog.String("route", letter.Route), slog.String("sink", letter.Sink), slog.String("delta", letter.Delta.String()),
 			slog.Int("attempts", letter.Attempts), slog.String("err", letter.Error))
 	}
@@ -90,7 +90,7 @@ func (b *Batch) applyFailurePolicy(ctx context.Context) bool {
 		for i := range b.failed.all {
 			f := &b.failed.all[i]
 			f.entry.Progress.Outcome = max(f.entry.Progress.Outcome, queue.Dropped)
-			b.route.Complain("they are dropped", f.entry.Delta, b.sinkName(f), f.reason)
+			b.route.Complain("dropped", f.entry.Delta, b.sinkName(f), f.reason)
 		}
 		return true
 	}
@@ -98,7 +98,7 @@ func (b *Batch) applyFailurePolicy(ctx context.Context) bool {
 }
 
 // withheldReason replaces the error in the dead letters of a route that sees Secrets.
-const withheldReason = "the reason is not kept, because the route sees Secrets and it may repeat what is in them; the log has one a minute"
+const withheldReason = "the error is not stored, because the route gets Secrets and the error may repeat their content; see the log, which has one error a minute"
 
 // writeDeadLetters writes dead letters.
 func (b *Batch) writeDeadLetters(ctx context.Context) bool {
@@ -128,7 +128,7 @@ func (b *Batch) writeDeadLetters(ctx context.Context) bool {
 		work := f.entry.Progress
 		if err != nil {
 			b.cfg.Count.Errors("dead_letter").Inc()
-			b.route.Complain("dead letters cannot be written, so they are pending still", f.entry.Delta, b.sinkName(f), err)
+			b.route.Complain("kept pending: dead letters cannot be written", f.entry.Delta, b.sinkName(f), err)
 			work.Tries++
 			work.Delay = max(work.Delay, b.cfg.Retry.delay(work.Tries))
 			continue
@@ -137,7 +137,7 @@ func (b *Batch) writeDeadLetters(ctx context.Context) bool {
 		if logs {
 			continue // each of them is in the log already
 		}
-		b.route.Complain("they are put aside as dead letters", f.entry.Delta, b.sinkName(f), f.reason)
+		b.route.Complain("written to the dead letters", f.entry.Delta, b.sinkName(f), f.reason)
 	}
 	return err == nil
 }

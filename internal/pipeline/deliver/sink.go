@@ -43,9 +43,9 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string {
 	if e.Why != "" {
-		return fmt.Sprintf("%s, it is left alone until %s", e.Why, e.Until.Format(time.RFC3339))
+		return fmt.Sprintf("%s; next attempt at %s", e.Why, e.Until.Format(time.RFC3339))
 	}
-	return fmt.Sprintf("sink %q is unavailable, it is left alone until %s", e.Sink, e.Until.Format(time.RFC3339))
+	return fmt.Sprintf("sink %q is unavailable; next attempt at %s", e.Sink, e.Until.Format(time.RFC3339))
 }
 
 // NewSink puts a sink behind a closed breaker.
@@ -119,7 +119,7 @@ func (b *Sink) recordResult(ctx context.Context, errs []error, permit circuit.Pe
 		b.Abandoned(permit)
 	default:
 		if opened, _ := b.Failed(permit, failure, min(later, longestPause)); opened && permit != circuit.Probe {
-			b.log.Warn("sink is unavailable, its routes wait", slog.String("sink", b.name), slog.Any("err", failure))
+			b.log.Warn("sink is unavailable; its routes wait and probe it", slog.String("sink", b.name), slog.Any("err", failure))
 		}
 	}
 }

@@ -55,7 +55,7 @@ func (w *worker) PassOn(ctx context.Context, sink int, e *queue.Entry, patient b
 	for {
 		target := w.env.Downstream(w.config.Sinks[sink].Route)
 		if target == nil {
-			return w.holdBack(ctx, sink, e, "is not there, or takes no events any more")
+			return w.holdBack(ctx, sink, e, "does not exist, or takes no more events")
 		}
 		if target != f.target || target.Config() != f.config {
 			f = target.links.consider(ctx, e)
@@ -162,7 +162,7 @@ func (w *worker) holdBack(ctx context.Context, sink int, e *queue.Entry, why str
 	}
 	w.mu.Unlock()
 	w.config.Count.Errors("held_back").Inc()
-	w.Complain("the route that they are for takes nothing more", e.Delta, s.Name, err)
+	w.Complain("held back: the downstream route takes no events", e.Delta, s.Name, err)
 	return err
 }
 

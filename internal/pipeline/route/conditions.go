@@ -141,13 +141,13 @@ func (r *Conditions) RestoreRules(records []checkpoint.RuleRecord) error {
 	defer r.mu.Unlock()
 	c := r.Config()
 	if r.paused.restore(records); r.paused.on() {
-		c.Log.Warn("route is paused since before the start: fix the cause, then run router resume with its name",
+		c.Log.Warn("route paused since before the restart; fix the cause, then run router resume ROUTE",
 			slog.String("reason", r.paused.reason))
 	}
 	err := r.backlog.Rules.Restore(records, r.now())
 	r.backlog.CountRules()
 	if err != nil {
-		return fmt.Errorf("route %q: what its rules knew cannot be restored: %w", c.Name, err)
+		return fmt.Errorf("route %q: the state of its rules (when, for, limit) cannot be restored: %w", c.Name, err)
 	}
 	return nil
 }

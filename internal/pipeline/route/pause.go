@@ -66,7 +66,7 @@ func (r *Route) pauseFor(c *Config, d *event.Delta, sink string, reason error, b
 	r.mu.Unlock()
 	r.env.Progress.report()
 	if first {
-		r.Config().Log.Error("route is paused and delivers nothing more: fix the cause, then run router resume with its name",
+		r.Config().Log.Error("route paused; fix the cause, then run router resume ROUTE, or edit the route and reload",
 			slog.String("delta", d.String()), slog.String("sink", sink), slog.Any("err", reason))
 	}
 }

@@ -73,7 +73,7 @@ func (c *Config) allBut(sink string) (closed uint64, err error) {
 		closed |= 1 << i
 	}
 	if !found {
-		return 0, fmt.Errorf("route %q does not deliver to %q any more: drop the letter", c.Name, sink)
+		return 0, fmt.Errorf("route %q no longer delivers to %q: drop the dead letter", c.Name, sink)
 	}
 	return closed, nil
 }
@@ -85,13 +85,13 @@ func (l *redeliveries) reserve(letter uint64) error {
 	defer l.mu.Unlock()
 	switch {
 	case l.pending[letter]:
-		return errors.New("it is being delivered again already: wait for what comes of it")
+		return errors.New("the dead letter is being redelivered already: wait for the result")
 	case l.paused.on():
 		return fmt.Errorf("route %q is paused: fix the cause, then run router resume %s", l.Config().Name, l.Config().Name)
 	case !l.backlog.Settled:
-		return fmt.Errorf("route %q is not ready yet: try again when its sources have synced, see router status", l.Config().Name)
+		return fmt.Errorf("route %q is not ready: try again when its sources have synced, see router status", l.Config().Name)
 	case l.backlog.Queue.Tailed() || l.backlog.Queue.Len() >= l.Config().Capacity:
-		return fmt.Errorf("route %q has as many pending deltas as its queue holds (queue.memory): try again when it has delivered", l.Config().Name)
+		return fmt.Errorf("the queue of route %q is full (queue.memory): try again when its backlog is smaller", l.Config().Name)
 	}
 	l.pending[letter] = true
 	return nil
@@ -112,8 +112,8 @@ func (l *redeliveries) remove(ctx context.Context, ids []uint64) {
 	}
 	// A shutdown must not keep dead letters that were delivered.
 	if _, err := l.env.Letters.Remove(context.WithoutCancel(ctx), ids); err != nil {
-		l.Config().Log.Warn("dead letters were delivered but cannot be removed: they stay and may be delivered twice",
-			slog.Int("letters", len(ids)), slog.Any("err", err))
+		l.Config().Log.Warn("redelivered dead letters cannot be removed; they may be redelivered again",
+			slog.Int("dead_letters", len(ids)), slog.Any("err", err))
 	}
 	l.release(ids...)
 }

@@ -42,7 +42,7 @@ func (r *refill) run(ctx context.Context) {
 			}
 			r.Config().Count.Errors("read_back").Inc()
 			if r.complaints.may("read back", r.now()) {
-				r.Config().Log.Error("the backlog of the route cannot be read back from the state file: it stands still, and it is tried again", slog.Any("err", err))
+				r.Config().Log.Error("the backlog on disk cannot be read; the route waits, and the read is retried every second", slog.Any("err", err))
 			}
 			pause.Reset(readAgain)
 		}
@@ -79,7 +79,7 @@ func (r *refill) takeBack(part queue.Part, n int, pending []checkpoint.Pending, 
 		return err == nil
 	}
 	if lost := r.backlog.ReadBack(part, n, pending); lost > 0 {
-		r.Config().Log.Error("the state file has fewer deltas than are pending: deltas are lost", slog.Int("lost", lost))
+		r.Config().Log.Error("deltas lost: the state file has fewer deltas than are pending", slog.Int("lost", lost))
 	}
 	r.refilled()
 	return true

@@ -190,7 +190,7 @@ func (c *complaints) may(message string, now time.Time) bool {
 // each delta.
 func (c *complaints) warn(r *Route, message string, d *event.Delta, target string, err error) {
 	if c.may(message, r.now()) {
-		r.Config().Log.Warn("deltas cannot be delivered",
-			slog.String("what", message), slog.String("delta", d.String()), slog.String("sink", target), slog.Any("err", err))
+		r.Config().Log.Warn("deltas not delivered",
+			slog.String("result", message), slog.String("delta", d.String()), slog.String("sink", target), slog.Any("err", err))
 	}
 }

@@ -86,7 +86,7 @@ func (r *Route) noteSlowDisk() {
 	r.backlog.Room.DiskLate = true
 	r.mu.Unlock()
 	if first {
-		r.Config().Log.Warn("the disk takes the backlog of the route more slowly than it grows: queue.overflow decides until it has caught up")
+		r.Config().Log.Warn("the disk is slower than the backlog grows; queue.overflow applies until the disk has caught up")
 	}
 }
 

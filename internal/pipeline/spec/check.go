@@ -25,11 +25,11 @@ func Check(routes []Route) error {
 				continue
 			}
 			if next := byName[s.Route]; next == nil || !next.Downstream {
-				return fmt.Errorf("route %q delivers to route %q, which is not there or gets its deltas from sources: name another one", r.Name, s.Route)
+				return fmt.Errorf("route %q delivers to route %q, which does not exist or gets its deltas from sources: name a downstream route", r.Name, s.Route)
 			}
 		}
 		if chain := r.circle(byName, nil, map[string]bool{}); chain != nil {
-			return fmt.Errorf("route %q delivers to itself (%s): take one of these out of the sinks", r.Name, strings.Join(chain, " → "))
+			return fmt.Errorf("route %q delivers to itself (%s): remove one of these routes from the sinks", r.Name, strings.Join(chain, " → "))
 		}
 	}
 	return nil
