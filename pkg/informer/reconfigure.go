@@ -78,7 +78,7 @@ func hold(ctx context.Context, watches []*Watch) (release func(), err error) {
 		letGo, ok := w.applier.Hold(ctx)
 		if !ok {
 			release()
-			return nil, fmt.Errorf("watch of %s: a delta in progress waits for the API server: %w", w.name, ctx.Err())
+			return nil, fmt.Errorf("watch of %s: a delta has waited too long for the API server", w.name)
 		}
 		held = append(held, letGo)
 	}
