@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/explain"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -42,8 +43,12 @@ func explainCommand() cli.Command {
 	return cli.Command{
 		Name:    "explain",
 		Summary: "Explain why each route wants a change of an object or not, without a cluster",
+		Description: `
+Look-ups find the objects of -given, or those that the router of -api has cached. Without both, a test with a look-up is
+unknown. The values in Secrets come redacted from a running router.`,
 		Examples: []cli.Example{
 			{Line: "router explain -object pod.yaml", Text: "the pod is new"},
+			{Line: "kubectl get pods,nodes -A -o yaml >all.yaml; router explain -object node.yaml -given all.yaml", Text: "with look-ups"},
 			{Line: "router explain -object new.yaml -old old.yaml -route alerts", Text: "one route, and an update"},
 		},
 		Setup: func(f *cli.Flags) cli.Run {
@@ -60,7 +65,9 @@ func explainCommand() cli.Command {
 // offline is what the commands that need no cluster have in common.
 type offline struct {
 	input       explain.Input
-	object, old string // paths
+	object, old string   // paths
+	given       []string // paths
+	api         string
 	output      string
 	route       string
 }
@@ -70,6 +77,8 @@ func (o *offline) flags(f *cli.Flags) {
 	f.StringVar(&o.old, "old", "", "`FILE` the state before; op is updated then")
 	f.ChoiceVar(&o.input.Op, "op", "", []string{"added", "updated", "deleted", "deselected", "sync"}, "the op of the change")
 	f.StringVar(&o.input.Source, "source", "", "`SOURCE` the source of the object, if several have such objects")
+	f.StringsVar(&o.given, "given", "`FILE` the other objects of the cluster, for look-ups: YAML or JSON, also lists; no others exist then")
+	f.StringVar(&o.api, "api", "", "`ADDR` look other objects up in the cache of the router with this listen.api, as in 127.0.0.1:8484")
 	schemasVar(f, &o.input.Schemas)
 	o.input.Components = components()
 }
@@ -79,14 +88,46 @@ func (o *offline) read(s cli.Streams) (err error) {
 	if o.object == "" {
 		return cli.Mistakef("-object FILE is missing")
 	}
-	paths := []string{o.input.Config, o.object, o.old}
+	if len(o.given) > 0 && o.api != "" {
+		return cli.Mistakef("-given and -api both tell the other objects: leave one of them out")
+	}
+	paths := append([]string{o.input.Config, o.object, o.old}, o.given...)
 	if others := slices.DeleteFunc(paths, func(path string) bool { return path != "-" }); len(others) > 1 {
-		return cli.Mistakef("only one of -config, -object and -old can be standard input")
+		return cli.Mistakef("only one of -config, -object, -old and -given can be standard input")
 	}
 	if o.input.Object, err = cli.ReadFile(s, o.object); err == nil && o.old != "" {
 		o.input.Old, err = cli.ReadFile(s, o.old)
 	}
+	for _, path := range o.given {
+		var text []byte
+		if err == nil {
+			text, err = cli.ReadFile(s, path)
+			o.input.Given = append(o.input.Given, text)
+		}
+	}
+	if o.api != "" {
+		o.input.Objects = cached(api.NewClient(o.api))
+	}
 	return cli.Invalid(err)
+}
+
+// cached returns the objects of the running router.
+func cached(client *api.Client) explain.Objects {
+	return func(ctx context.Context, source string) (all [][]byte, err error) {
+		query := api.Query{Source: source, Limit: getPage}
+		for token := ""; ; {
+			answer, err := client.Query(ctx, query, token)
+			if err != nil {
+				return nil, err
+			}
+			for _, item := range answer.Items {
+				all = append(all, item)
+			}
+			if token = answer.Continue; token == "" {
+				return all, nil
+			}
+		}
+	}
 }
 
 // eval evaluates an expression.

@@ -119,7 +119,7 @@ func (o *offline) makes(ctx context.Context, route *config.Route, d *event.Delta
 	if err != nil {
 		return compile.ProblemsOf(o.cfg, route.Emit, route.From, err)
 	}
-	made, err := program.Emit(ctx, expr.Input{Delta: d})
+	made, err := program.Emit(ctx, o.look(ctx, d))
 	if err != nil {
 		result, reason := ResultOf(false, err, program.Sources())
 		found.unknown, found.result = "its emit: "+reason, result

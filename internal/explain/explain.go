@@ -92,6 +92,9 @@ func Routes(ctx context.Context, in Input) ([]Explanation, error) {
 		if e.Routes, err = o.allRoutes(ctx, d); err != nil {
 			return nil, err
 		}
+		if err := o.lookError(); err != nil {
+			return nil, err
+		}
 		all = append(all, e)
 	}
 	return all, nil
@@ -118,7 +121,7 @@ func (o *offline) route(ctx context.Context, route *config.Route, d *event.Delta
 		if err != nil {
 			return e, err
 		}
-		matches, err := filter.Match(ctx, expr.Input{Delta: d})
+		matches, err := filter.Match(ctx, o.look(ctx, d))
 		result, _ := ResultOf(matches, err, filter.Sources())
 		if e.Verdict == Matches {
 			e.Verdict = map[string]string{Yes: Matches, No: MatchesNot, Absent: MatchesNot, Unknown: MatchUnknown, Fails: MatchFails}[result]
@@ -147,7 +150,7 @@ func (o *offline) compile(ctx context.Context, what string, f *config.Filter, us
 	if err != nil {
 		return nil, compile.ProblemsOf(o.cfg, text, []string{d.Source}, err)
 	}
-	for _, f := range explainer.All(ctx, expr.Input{Delta: d}) {
+	for _, f := range explainer.All(ctx, o.look(ctx, d)) {
 		e.Tests = append(e.Tests, o.conjunct(what, text, f, program.Sources()))
 	}
 	return program, nil
@@ -261,7 +264,10 @@ func Eval(ctx context.Context, text string, in Input) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	value, err := program.Value(ctx, expr.Input{Delta: d})
+	value, err := program.Value(ctx, o.look(ctx, d))
+	if wrong := o.lookError(); wrong != nil {
+		return nil, wrong
+	}
 	if failed, ok := errors.AsType[*expr.EvalError](err); ok {
 		return nil, EvalError{config.Problems{o.place(text, failed.Define, failed.Line, failed.Column, failed.Reason)}}
 	}

@@ -28,6 +28,10 @@ type Input struct {
 	Op     string // empty: updated if there is an Old, else added
 	Config string // path of the configuration; empty: none
 	Source string // the source of the delta; empty: every source with objects of this kind
+	// Given are the other objects of the cluster, in YAML or JSON, also as lists; nil: they are not
+	// known, unless Objects tells them.
+	Given   [][]byte
+	Objects Objects
 	// Components are the kinds of handlers and sinks.
 	Components compile.Components
 	// Schemas is a folder of [PullSchemas]; empty: the folder that the configuration names, if any.
@@ -43,6 +47,9 @@ type offline struct {
 	op     event.Op
 	names  []string // the possible sources
 	known  *compile.Schemas
+
+	objects Objects // nil: other objects are not known
+	others  *others // of the delta that is explained
 }
 
 // openOffline reads an input. The error is config.Problems if the configuration has mistakes.
@@ -69,7 +76,7 @@ func openOffline(in Input) (*offline, error) {
 	if o.env, err = expr.NewEnv(compile.Environment(o.cfg, shapes, o.known.Owners(o.cfg))); err != nil {
 		return nil, compile.ProblemsOf(o.cfg, nil, nil, err)
 	}
-	if o.names = o.sources(); in.Source != "" {
+	if o.names = o.sourcesOf(o.object); in.Source != "" {
 		o.names = []string{in.Source}
 	}
 	if all := slices.Sorted(maps.Keys(o.cfg.Sources)); in.Source != "" && !slices.Contains(all, in.Source) {
@@ -77,6 +84,11 @@ func openOffline(in Input) (*offline, error) {
 	} else if len(o.names) == 0 {
 		return nil, fmt.Errorf("no source has objects of %s %s: say which it comes from with -source %s",
 			o.object.Get("apiVersion").Str(), o.object.Get("kind").Str(), strings.Join(all, ", or "))
+	}
+	if o.objects = in.Objects; len(in.Given) > 0 {
+		if o.objects, err = o.given(in.Given); err != nil {
+			return nil, err
+		}
 	}
 	return o, nil
 }
@@ -129,7 +141,7 @@ func readObject(text []byte) (rawjson.Value, error) {
 // in.
 func (o *offline) bare() *config.Config {
 	resource := strings.ToLower(o.object.Get("kind").Str()) + "s"
-	group, version := o.groupVersion()
+	group, version := groupVersion(o.object)
 	o.known.Set.Each(func(g, v, name string, r types.Resource) {
 		if g == group && v == version && r.Kind == o.object.Get("kind").Str() {
 			resource = name
@@ -139,19 +151,19 @@ func (o *offline) bare() *config.Config {
 	return &config.Config{Cluster: config.Cluster{Name: "default"}, Sources: map[string]*config.Source{resource: {Resource: full, ManagedFields: true, Secrets: true}}}
 }
 
-func (o *offline) groupVersion() (group, version string) {
-	gv, err := schema.ParseGroupVersion(o.object.Get("apiVersion").Str())
+func groupVersion(object rawjson.Value) (group, version string) {
+	gv, err := schema.ParseGroupVersion(object.Get("apiVersion").Str())
 	if err != nil {
 		return "", ""
 	}
 	return gv.Group, gv.Version
 }
 
-// sources returns the sources with objects of this kind. If the resource is not built in, it is
+// sourcesOf returns the sources with objects of the kind of this one. If the resource is not built in, it is
 // assumed to be the plural of the kind.
-func (o *offline) sources() (names []string) {
-	group, version := o.groupVersion()
-	kind := o.object.Get("kind").Str()
+func (o *offline) sourcesOf(object rawjson.Value) (names []string) {
+	group, version := groupVersion(object)
+	kind := object.Get("kind").Str()
 	for _, name := range slices.Sorted(maps.Keys(o.cfg.Sources)) {
 		g, v, resource, err := config.ParseResource(o.cfg.Sources[name].Resource)
 		if err != nil || g != group || v != version {

@@ -25,7 +25,9 @@ func (o *offline) condition(ctx context.Context, route *config.Route, d *event.D
 		if object == nil {
 			return No
 		}
-		holds, err := when.Match(ctx, expr.Input{Delta: &event.Delta{Source: d.Source, Op: event.Sync, New: object, Seen: d.Seen}})
+		in := o.look(ctx, d)
+		in.Delta = &event.Delta{Source: d.Source, Op: event.Sync, New: object, Seen: d.Seen}
+		holds, err := when.Match(ctx, in)
 		result, _ := ResultOf(holds, err, when.Sources())
 		return result
 	}
@@ -144,7 +146,7 @@ func (o *offline) key(ctx context.Context, route *config.Route, text *config.Exp
 	if err != nil {
 		return "", compile.ProblemsOf(o.cfg, text, route.From, err)
 	}
-	key, err := program.Key(ctx, expr.Input{Delta: d})
+	key, err := program.Key(ctx, o.look(ctx, d))
 	switch result, reason := ResultOf(true, err, program.Sources()); result {
 	case Yes:
 		return strconv.Quote(key), nil

@@ -2,11 +2,15 @@
 package manifest
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
 
@@ -29,6 +33,50 @@ func ToJSON(text []byte) ([]byte, error) {
 		return nil, errors.New("no mapping with apiVersion, kind and metadata")
 	}
 	return object, nil
+}
+
+// Objects returns the JSON of each object in a text of YAML documents, or of JSON. The objects of
+// lists (kind List, PodList, …) stand by themselves.
+func Objects(text []byte) (all [][]byte, err error) {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("neither YAML nor JSON: %w", err)
+		}
+		if onlyComments(document) {
+			continue
+		}
+		object, err := ToJSON(document)
+		if err != nil {
+			return nil, err
+		}
+		var list struct {
+			Kind  string            `json:"kind"`
+			Items []json.RawMessage `json:"items"`
+		}
+		if json.Unmarshal(object, &list) != nil || !strings.HasSuffix(list.Kind, "List") || list.Items == nil {
+			all = append(all, object)
+			continue
+		}
+		for _, item := range list.Items {
+			all = append(all, item)
+		}
+	}
+}
+
+// onlyComments reports whether a document has no content.
+func onlyComments(document []byte) bool {
+	for line := range bytes.Lines(document) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && !bytes.Equal(line, []byte("---")) {
+			return false
+		}
+	}
+	return true
 }
 
 // ToYAML returns the YAML of an object's JSON with sorted keys.

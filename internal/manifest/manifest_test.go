@@ -1,6 +1,7 @@
 package manifest_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -24,6 +25,29 @@ func TestToJSON(t *testing.T) {
 			got = []byte(err.Error())
 		}
 		if !strings.Contains(string(got), c.want) {
+			t.Errorf("%q: got %s, want %s", c.text, got, c.want)
+		}
+	}
+}
+
+func TestObjects(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", ""},
+		{"# nothing\n---\n# here\n", ""},
+		{"{\"a\": 1}\n", `{"a": 1}`},
+		{"---\na: 1\n---\n# b\nb: 2\n", `{"a":1} {"b":2}`},
+		{"kind: List\nitems:\n- {a: 1}\n- {b: 2}\n---\nc: 3\n", `{"a":1} {"b":2} {"c":3}`},
+		{"\ufeff{\"kind\": \"PodList\", \"items\": []}", ""},
+		{"kind: ColourList\n", `{"kind":"ColourList"}`},
+		{"a: 1\n---\n- b\n", "no mapping with"},
+		{"a: [", "neither YAML nor JSON"},
+	} {
+		objects, err := manifest.Objects([]byte(c.text))
+		got := string(bytes.Join(objects, []byte(" ")))
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want && (err == nil || !strings.Contains(got, c.want)) {
 			t.Errorf("%q: got %s, want %s", c.text, got, c.want)
 		}
 	}

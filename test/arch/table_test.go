@@ -157,7 +157,7 @@ var allowed = map[string][]string{
 		"internal/config/files", "internal/expr", "internal/expr/explain", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "internal/outline", "internal/similar", "pkg/plugins",
 	},
 	"internal/explain": {
-		"internal/pipeline/chain", "internal/compile", "internal/expr", "internal/expr/explain", "internal/manifest", "internal/rawjson", "internal/schema", "pkg/config", "pkg/event", "pkg/informer",
+		"internal/pipeline/chain", "internal/compile", "internal/expr", "internal/expr/explain", "internal/manifest", "internal/rawjson", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer",
 	},
 	"internal/check": {"internal/config/files", "internal/compile", "internal/kv", "internal/metrics", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins"},
 	"internal/inspect": {
