@@ -1,4 +1,4 @@
-// Package discard is the sink kind `discard`. It discards events, for measurements and for routes
+// Package discard is the sink kind `discard`: it discards events, for measurements and for routes
 // whose handler does the work.
 package discard
 

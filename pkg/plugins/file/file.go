@@ -1,4 +1,4 @@
-// Package file is the sink kind `file`. It appends events to a file, one CloudEvent in JSON per
+// Package file is the sink kind `file`: it appends events to a file, one CloudEvent in JSON per
 // line.
 //
 // A reader of the file finds complete lines only. A full disk or a crash can leave a part of a

@@ -1,4 +1,4 @@
-// Package kafka is the sink kind `kafka`. It produces each event to a topic. An event is delivered
+// Package kafka is the sink kind `kafka`: it produces each event to a topic. An event is delivered
 // when all in-sync replicas have it.
 //
 // The producer is idempotent: a retry of the client neither duplicates nor reorders events. The key

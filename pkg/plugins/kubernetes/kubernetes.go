@@ -1,4 +1,4 @@
-// Package kubernetes is the sink kind `kubernetes`. It executes the operations in the data of each
+// Package kubernetes is the sink kind `kubernetes`: it executes the operations in the data of each
 // event in a cluster. docs/SINKS.md specifies the data.
 //
 //	data ──parse──► operations ──allow──► limits ──► API server ──judge──► delivered, rejected, tried again, or the route paused

@@ -1,4 +1,4 @@
-// Package nats is the sink kind `nats`. It publishes each event to a stream of NATS JetStream. An
+// Package nats is the sink kind `nats`: it publishes each event to a stream of NATS JetStream. An
 // event is delivered when the stream has acknowledged it.
 //
 // The Nats-Msg-Id of a message is the id of the event, so the stream drops duplicates within its

@@ -1,4 +1,4 @@
-// Package otlp is the sink kind `otlp`. It sends each event as a log record of OpenTelemetry, over
+// Package otlp is the sink kind `otlp`: it sends each event as a log record of OpenTelemetry, over
 // gRPC or HTTP, to any receiver of OTLP: a collector, Loki, Elastic, Datadog.
 //
 // It uses the published messages of the protocol instead of the SDK's exporters, because these do

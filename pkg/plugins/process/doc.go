@@ -1,4 +1,4 @@
-// Package process is the handler kind `process`. It passes batches of deltas over gRPC to a program
+// Package process is the handler kind `process`: it passes batches of deltas over gRPC to a program
 // that runs beside the router, and reads verdicts and events. github.com/hashicorp/go-plugin
 // defines the handshake of router and program.
 //

@@ -1,4 +1,4 @@
-// Package stdout is the sink kind `stdout`. It prints events, either as one CloudEvent in JSON per
+// Package stdout is the sink kind `stdout`: it prints events, either as one CloudEvent in JSON per
 // line or as readable lines.
 package stdout
 

@@ -1,4 +1,4 @@
-// Package wasm is the handler kind `wasm`. It passes batches of deltas to a WebAssembly module, and
+// Package wasm is the handler kind `wasm`: it passes batches of deltas to a WebAssembly module, and
 // reads verdicts and events.
 //
 // The parts of the package, in the order in which a batch passes them:

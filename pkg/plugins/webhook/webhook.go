@@ -1,4 +1,4 @@
-// Package webhook is the sink kind `webhook`. It posts events over HTTP, as CloudEvents or with a
+// Package webhook is the sink kind `webhook`: it posts events over HTTP, as CloudEvents or with a
 // body of an expression.
 //
 //   - 2xx: the events are delivered.
