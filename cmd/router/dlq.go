@@ -102,7 +102,7 @@ func (d *dlq) run(do func(*dlq, context.Context) error, check func(*dlq) error) 
 		for _, arg := range args {
 			id, err := strconv.ParseUint(arg, 10, 64)
 			if err != nil {
-				return cli.Mistakef("%q is no id: router dlq list shows the ids", arg)
+				return cli.Mistakef("%q is not a valid id: router dlq list shows the ids", arg)
 			}
 			d.ids = append(d.ids, id)
 		}

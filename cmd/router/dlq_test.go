@@ -67,7 +67,7 @@ func TestDeadLetters(t *testing.T) {
 		{"list -o yaml -api " + addr, 2, "", "table or json"},
 		{"list 3 -api " + addr, 2, "", `unexpected argument "3"`},
 		{"show 1 -api " + addr, 0, `"kind": "Pod"`, ""},
-		{"show x -api " + addr, 2, "", `"x" is no id`},
+		{"show x -api " + addr, 2, "", `"x" is not a valid id`},
 		{"retry -api " + addr, 2, "", "-route ROUTE"},
 		{"retry 1 -route r -api " + addr, 2, "", "either ids"},
 		{"retry 1 -api " + addr, 0, "Retrying 1 dead letter.\n", ""},

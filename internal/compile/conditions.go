@@ -17,7 +17,7 @@ func (c *compiler) when(r *config.Route, emit *expr.Program) *expr.Program {
 	if emit != nil && r.When == nil && r.For == 0 && len(r.Upstream) == 0 {
 		for _, name := range []string{"since", "late", "repeat"} {
 			if emit.Uses(name) {
-				c.problems = append(c.problems, r.Emit.Problem(1, 0, name+" is about a condition: set when too, or remove it"))
+				c.problems = append(c.problems, r.Emit.Problem(1, 0, name+" needs a condition: set when too, or remove it"))
 			}
 		}
 	}

@@ -90,7 +90,7 @@ func (c *Config) checkTargets(r *Route, byName map[string]*Route) (problems Prob
 		at := t.Node.At("route")
 		switch {
 		case slices.ContainsFunc(r.To[:i], func(o Target) bool { return o.Is(t) }) && t.Sink+t.Route != "":
-			problems = append(problems, t.Node.Problemf("%s is there twice: remove one", t))
+			problems = append(problems, t.Node.Problemf("%s occurs twice: remove one", t))
 		case t.Sink != "" && !sink && byName[t.Sink] != nil:
 			problems = append(problems, t.Node.Problemf("there is no sink %q, but a route: write {route: %s}", t.Sink, t.Sink))
 		case t.Sink != "" && !sink:
@@ -100,7 +100,7 @@ func (c *Config) checkTargets(r *Route, byName map[string]*Route) (problems Prob
 		case t.Route != "" && !route:
 			problems = append(problems, at.Problemf("there is no route %q%s", t.Route, similar.Suggest(t.Route, sortedKeys(byName))))
 		case t.Route != "" && byName[t.Route].hasFrom():
-			problems = append(problems, at.Problemf("route %q has from, and takes nothing but the deltas of its sources: remove its from, or name a route without one", t.Route))
+			problems = append(problems, at.Problemf("route %q has from, so it takes only the deltas of its sources: remove its from, or name a route without one", t.Route))
 		}
 	}
 	return problems

@@ -43,7 +43,7 @@ func (c *Component) unmarshal(n Node) Problems {
 		c.Config = n.At(c.Kind)
 		return nil
 	case len(keys) > 1:
-		return Problems{n.Problemf("must be of one kind, and has %s: give each a name of its own", strings.Join(keys, ", "))}
+		return Problems{n.Problemf("must have one kind, but has %s: give each a name of its own", strings.Join(keys, ", "))}
 	case !n.IsZero() && len(n.Items()) == 1:
 		return Problems{n.Problemf("must be a kind with its configuration: write {%s: {}}", n.Items()[0].yaml.Value)}
 	}
@@ -66,7 +66,7 @@ func (c *Config) checkAll(n Node) Problems {
 		problems = append(problems, c.checkRoute(r)...)
 		name := items[i].At("name")
 		if first, ok := seen[r.Name]; ok {
-			problems = append(problems, name.Problemf("route %q is there twice, first in %s: choose another name", r.Name, n.doc.file.Ref(first)))
+			problems = append(problems, name.Problemf("route %q occurs twice, first in %s: choose another name", r.Name, n.doc.file.Ref(first)))
 		} else if r.Name != "" {
 			seen[r.Name] = name.at.Line
 		}
@@ -89,7 +89,7 @@ func checkNames(n Node, reserved []string) (problems Problems) {
 		key := e.value
 		key.at = e.at
 		if !nameSyntax.MatchString(e.key) {
-			problems = append(problems, key.Problemf("%q is no name: %s", e.key, nameRule))
+			problems = append(problems, key.Problemf("%q is not a valid name: %s", e.key, nameRule))
 		} else if slices.Contains(reserved, e.key) {
 			problems = append(problems, key.Problemf("%s is built in: choose another name", e.key))
 		}
@@ -109,7 +109,7 @@ func checkDefines(n Node) (problems Problems) {
 		key.at = e.at
 		switch {
 		case !celIdentifier.MatchString(e.key):
-			problems = append(problems, key.Problemf("%q is no name for CEL: it has only letters, digits and _, and no digit first", e.key))
+			problems = append(problems, key.Problemf("%q is not a valid name in CEL: use letters, digits and _, and no digit first", e.key))
 		case slices.Contains(builtIn, e.key), slices.Contains(reserved, e.key):
 			problems = append(problems, key.Problemf("%s has a meaning in CEL already: choose another name", e.key))
 		}
@@ -131,7 +131,7 @@ func (c *Config) checkRoute(r *Route) Problems {
 		}
 	}
 	if disk := r.Node.At("queue").At("disk"); c.State.Dir == "" && r.Queue.Disk > 0 && !disk.IsZero() {
-		problems = append(problems, disk.Problemf("has no disk to use: set state.dir, or remove it"))
+		problems = append(problems, disk.Problemf("needs a state folder: set state.dir, or remove this key"))
 	}
 	return append(problems, c.checkRoom(r)...)
 }
@@ -166,7 +166,7 @@ func checkReferences(n Node, names []string, what string, known []string) (probl
 func checkOnce(n Node, values []string) (problems Problems) {
 	for i, item := range n.Items() {
 		if i < len(values) && slices.Contains(values[:i], values[i]) {
-			problems = append(problems, item.Problemf("%q is there twice: remove one", values[i]))
+			problems = append(problems, item.Problemf("%q occurs twice: remove one", values[i]))
 		}
 	}
 	return problems
@@ -175,7 +175,7 @@ func checkOnce(n Node, values []string) (problems Problems) {
 // Validate checks the rules that tags cannot express.
 func (c *Cluster) Validate(n Node) (problems Problems) {
 	if !clusterSyntax.MatchString(c.Name) {
-		problems = append(problems, n.At("name").Problemf("%q is no name: it has only letters, digits, -, _ and ., at most 253", c.Name))
+		problems = append(problems, n.At("name").Problemf("%q is not a valid name: use letters, digits, -, _ and ., at most 253", c.Name))
 	}
 	if c.Burst > 0 && c.QPS == 0 {
 		problems = append(problems, n.At("burst").Problemf("has no effect without qps: set qps too, or remove it"))
@@ -230,14 +230,14 @@ func (s *Source) Validate(n Node) Problems {
 		problems = append(problems, n.At("secrets").Problemf("is for v1/secrets only, not for %s: remove it", s.Resource))
 	}
 	if _, err := labels.Parse(s.LabelSelector); err != nil {
-		problems = append(problems, n.At("labelSelector").Problemf("is no label selector, as in app=web,tier in (front, back),!canary: %v", err))
+		problems = append(problems, n.At("labelSelector").Problemf("is not a label selector, as in app=web,tier in (front, back),!canary: %v", err))
 	}
 	if _, err := fields.ParseSelector(s.FieldSelector); err != nil {
-		problems = append(problems, n.At("fieldSelector").Problemf("is no field selector, as in spec.nodeName=n1,status.phase!=Failed: %v", err))
+		problems = append(problems, n.At("fieldSelector").Problemf("is not a field selector, as in spec.nodeName=n1,status.phase!=Failed: %v", err))
 	}
 	for i, item := range n.At("namespaces").Items() {
 		if i < len(s.Namespaces) && len(validation.IsDNS1123Label(s.Namespaces[i])) > 0 {
-			problems = append(problems, item.Problemf("%q is no name of a namespace: write one, or remove namespaces to watch all", s.Namespaces[i]))
+			problems = append(problems, item.Problemf("%q is not a valid namespace: write one, or remove namespaces to watch all", s.Namespaces[i]))
 		}
 	}
 	problems = append(problems, checkOnce(n.At("namespaces"), s.Namespaces)...)
@@ -264,7 +264,7 @@ func (s *Source) checkExcludeFields(n Node) (problems Problems) {
 		case slices.Contains(kept, path):
 			problems = append(problems, item.Problemf("%s identifies the object and cannot be excluded: remove it", path))
 		case slices.Contains(strings.Split(path, "."), ""), strings.ContainsAny(path, " \t\n"):
-			problems = append(problems, item.Problemf("%q is no path: write the keys with dots between them, as in status.conditions", path))
+			problems = append(problems, item.Problemf("%q is not a path: write the keys with dots between them, as in status.conditions", path))
 		}
 	}
 	return problems

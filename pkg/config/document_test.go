@@ -41,7 +41,7 @@ func TestLimits(t *testing.T) {
 		"marker":        {"---\na: 1\n...\n", ""},
 		"replacement":   {"a: \ufffd", ""},
 		"wide":          {"a: [" + strings.Repeat("1,", 100_000) + "]", ""},
-		"many problems": {strings.Repeat("x: !y 1\n", 2), "config.yaml:1:4: x: has the tag !y, which has no meaning here: remove it\nconfig.yaml:2:1: x: is there twice, first in line 1: remove one\nconfig.yaml:2:4: x: has the tag !y, which has no meaning here: remove it"},
+		"many problems": {strings.Repeat("x: !y 1\n", 2), "config.yaml:1:4: x: has the tag !y, which has no meaning here: remove it\nconfig.yaml:2:1: x: occurs twice, first in line 1: remove one\nconfig.yaml:2:4: x: has the tag !y, which has no meaning here: remove it"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -157,7 +157,7 @@ func auditMapping(n Node, problems Problems) Problems {
 		child := Node{doc: n.doc, path: keyPath(n.path, key.yaml.Value)}
 		key.path = child.path
 		if first, ok := seen[key.yaml.Value]; ok {
-			problems = append(problems, key.Problemf("is there twice, first in %s: remove one", n.doc.file.Ref(first)))
+			problems = append(problems, key.Problemf("occurs twice, first in %s: remove one", n.doc.file.Ref(first)))
 		} else {
 			seen[key.yaml.Value] = k.Line
 		}

@@ -26,19 +26,19 @@ func (r *Route) checkTime(n Node) (problems Problems) {
 	}
 	for i, item := range n.At("ops").Items() {
 		if i < len(r.Ops) && r.Ops[i] != "" && r.Ops[i] != opEntered && r.Ops[i] != opLeft {
-			problems = append(problems, item.Problemf("a route with when tells that its condition holds or ends, not that an object is %s: write entered or left, or use filter instead of when", r.Ops[i]))
+			problems = append(problems, item.Problemf("a route with when reports that its condition holds or ended, not that an object is %s: write entered or left, or use filter instead of when", r.Ops[i]))
 		}
 	}
 	if !n.At("filter").IsZero() {
 		problems = append(problems, n.At("filter").Problemf("a route has either when or filter: join them with &&"))
 	}
 	if r.Overflow == OverflowDropOldest {
-		problems = append(problems, n.At("overflow").Problemf("would lose that a condition holds, or that it ended, alone: use coalesce or block"))
+		problems = append(problems, n.At("overflow").Problemf("could lose the report that a condition holds or ended: use coalesce or block"))
 	}
 	if ops := n.At("ops"); !ops.IsZero() && !slices.Contains(r.Ops, opEntered) {
 		for _, key := range []string{"every", "limit"} {
 			if at := n.At(key); !at.IsZero() {
-				problems = append(problems, at.Problemf("is about entered, which ops does not have: add it, or remove this"))
+				problems = append(problems, at.Problemf("affects entered, which ops does not contain: add entered, or remove this key"))
 			}
 		}
 	}
@@ -51,10 +51,10 @@ func (r *Route) checkAge(n Node) (problems Problems) {
 		return nil
 	}
 	if r.MaxAge <= r.Debounce.Quiet {
-		problems = append(problems, n.At("maxAge").Problemf("is over before the quiet period is: everything would be too old; raise it"))
+		problems = append(problems, n.At("maxAge").Problemf("is not longer than the quiet period, so every delta would be too old: raise it"))
 	}
 	if r.Batch.By != nil && r.Debounce.Quiet == 0 && r.MaxAge <= r.Batch.Wait {
-		problems = append(problems, n.At("maxAge").Problemf("is over before batch.wait is: a group whose last delta comes early would be too old; raise it"))
+		problems = append(problems, n.At("maxAge").Problemf("is not longer than batch.wait, so deltas of a group could be too old: raise it"))
 	}
 	return problems
 }
@@ -67,19 +67,19 @@ func (r *Route) checkNoCondition(n Node) (problems Problems) {
 	}
 	for i, item := range n.At("ops").Items() {
 		if i < len(r.Ops) && !downstream && (r.Ops[i] == opEntered || r.Ops[i] == opLeft) {
-			problems = append(problems, item.Problemf("%s is about a condition: set when too", r.Ops[i]))
+			problems = append(problems, item.Problemf("%s needs a condition: set when too", r.Ops[i]))
 		}
 	}
 	ends := func(op string) bool { return op == "deleted" || op == "deselected" }
 	if length := n.At("for"); !length.IsZero() && !downstream && slices.ContainsFunc(r.Ops, func(op string) bool { return !ends(op) }) {
-		problems = append(problems, length.Problemf("says how long something lasts: set when too, or ops: [deleted]"))
+		problems = append(problems, length.Problemf("is the duration of a condition or of an absence: set when too, or ops: [deleted]"))
 	}
 	if watches := n.At("watches"); r.For > 0 && !watches.IsZero() {
-		problems = append(problems, watches.Problemf("puts through what is there, and with for the route waits for what is gone: remove one"))
+		problems = append(problems, watches.Problemf("repeats existing objects, but with for the route reports deleted objects: remove one"))
 	}
 	for _, key := range []string{"every", "reevaluate"} {
 		if at := n.At(key); !at.IsZero() {
-			problems = append(problems, at.Problemf("is about a condition: set when too, or remove it"))
+			problems = append(problems, at.Problemf("needs a condition: set when too, or remove it"))
 		}
 	}
 	return problems
@@ -88,10 +88,10 @@ func (r *Route) checkNoCondition(n Node) (problems Problems) {
 // Validate checks the rules that tags cannot express.
 func (r *Route) Validate(n Node) (problems Problems) {
 	if r.Name != "" && !nameSyntax.MatchString(r.Name) {
-		problems = append(problems, n.At("name").Problemf("%q is no name: %s", r.Name, nameRule))
+		problems = append(problems, n.At("name").Problemf("%q is not a valid name: %s", r.Name, nameRule))
 	}
 	if r.ID != "" && !nameSyntax.MatchString(r.ID) {
-		problems = append(problems, n.At("id").Problemf("%q is no id: %s", r.ID, strings.Replace(nameRule, "a name", "an id", 1)))
+		problems = append(problems, n.At("id").Problemf("%q is not a valid id: %s", r.ID, strings.Replace(nameRule, "a name", "an id", 1)))
 	}
 	r.ID = cmp.Or(r.ID, r.Name)
 	if r.Emit != nil && r.Handler != "" {
@@ -129,7 +129,7 @@ func (r *Route) checkShape(n Node) (problems Problems) {
 		problems = append(problems, wait.Problemf("must be at most %s, not %s: a longer time is for groups, see batch.by", "1m", wait.yaml.Value))
 	}
 	if r.When != nil && r.Debounce.Quiet > 0 {
-		problems = append(problems, n.At("debounce").Problemf("is about changes, not about a condition: say with for how long that has to hold"))
+		problems = append(problems, n.At("debounce").Problemf("delays changes, and has no effect on a condition: use for instead"))
 	}
 	by := batch.At("by")
 	if r.Batch.By == nil {
@@ -139,10 +139,10 @@ func (r *Route) checkShape(n Node) (problems Problems) {
 		problems = append(problems, n.At("key").Problemf("a route has either key or batch.by, which keeps the deltas of a group in order: remove one"))
 	}
 	if r.Emit == nil && r.Handler == "" {
-		problems = append(problems, by.Problemf("groups what makes the events, and without emit or handler each delta is an event of its own: add emit, or remove it"))
+		problems = append(problems, by.Problemf("groups deltas for emit or a handler, and the route has neither: add emit, or remove it"))
 	}
 	if batch.At("wait").IsZero() && r.Debounce.Quiet == 0 {
-		problems = append(problems, by.Problemf("needs to know how long a group is collected: set batch.wait, or debounce"))
+		problems = append(problems, by.Problemf("needs the time for which a group is collected: set batch.wait or debounce"))
 	}
 	return problems
 }

@@ -40,7 +40,7 @@ func words(err error) string {
 		case "proxyconnect":
 			return "the proxy: " + words(of.Err)
 		case "remote error": // a TLS alert, whose texts are a fixed list
-			return "the other side ended the connection: " + printable.Clean(of.Err.Error(), 100)
+			return "the peer closed the connection: " + printable.Clean(of.Err.Error(), 100)
 		}
 	}
 	if text := certificateWords(err); text != "" {
@@ -50,9 +50,9 @@ func words(err error) string {
 	var network net.Error
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return "the name of the host does not exist"
+		return "the host name does not exist"
 	case errors.As(err, &dns):
-		return "the name of the host cannot be resolved"
+		return "the host name cannot be resolved"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
@@ -62,17 +62,17 @@ func words(err error) string {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return "too many open files"
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return "the other side speaks HTTP and not HTTPS"
+		return "the server speaks HTTP and not HTTPS"
 	case errors.As(err, &network) && network.Timeout():
 		return timeoutWords(err)
 	case strings.Contains(err.Error(), "invalid header field"):
-		return "a header is not fit for a request"
+		return "a header is invalid"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection was closed before the answer"
+		return "the connection was closed before the response"
 	case strings.Contains(err.Error(), "response headers exceeded"):
-		return "the headers of the answer are too large"
+		return "the headers of the response are too large"
 	case strings.Contains(err.Error(), "malformed"):
-		return "the answer is not HTTP"
+		return "the response is not HTTP"
 	}
 	return "the connection failed"
 }
@@ -106,7 +106,7 @@ func certificateWords(err error) string {
 		return "the certificate is not valid"
 	}
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return "the other side does not speak TLS"
+		return "the server does not speak TLS"
 	}
 	return ""
 }
@@ -117,7 +117,7 @@ func Plaintext(at config.Node, credential, host, remedy string) config.Problems 
 	if strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback() {
 		return nil
 	}
-	p := at.Problemf("%s to %s without encryption, and everyone on the way can read it: %s", credential, host, remedy)
+	p := at.Problemf("%s to %s without encryption, and anyone on the network path can read it: %s", credential, host, remedy)
 	p.Warning = true
 	return config.Problems{p}
 }

@@ -23,18 +23,18 @@ func TestTransport(t *testing.T) {
 		return &url.Error{Op: "Post", URL: "http://s3cret", Err: &net.OpError{Op: "dial", Net: "tcp", Err: err}}
 	}
 	for want, err := range map[string]error{
-		"connection refused":                             dial(syscall.ECONNREFUSED),
-		"no route to the host":                           dial(syscall.EHOSTUNREACH),
-		"the name of the host does not exist":            dial(&net.DNSError{Err: "s3cret", Name: "s3cret", IsNotFound: true}),
-		"the name of the host cannot be resolved":        dial(&net.DNSError{Err: "s3cret", Name: "s3cret", IsTimeout: true}),
-		"the connection was closed before the answer":    fmt.Errorf("s3cret: %w", io.ErrUnexpectedEOF),
-		"the answer is not HTTP":                         errors.New(`malformed HTTP response "s3cret"`),
-		"the connection failed":                          errors.New("s3cret"),
-		"the proxy: connection refused":                  &net.OpError{Op: "proxyconnect", Err: syscall.ECONNREFUSED},
-		"the other side speaks HTTP and not HTTPS":       fmt.Errorf("s3cret: %w", http.ErrSchemeMismatch),
-		"a header is not fit for a request":              errors.New(`net/http: invalid header field value for "s3cret"`),
-		"the connection was reset":                       &net.OpError{Op: "read", Err: syscall.ECONNRESET},
-		"the other side ended the connection: tls: gone": &net.OpError{Op: "remote error", Err: errors.New("tls: gone")},
+		"connection refused":                            dial(syscall.ECONNREFUSED),
+		"no route to the host":                          dial(syscall.EHOSTUNREACH),
+		"the host name does not exist":                  dial(&net.DNSError{Err: "s3cret", Name: "s3cret", IsNotFound: true}),
+		"the host name cannot be resolved":              dial(&net.DNSError{Err: "s3cret", Name: "s3cret", IsTimeout: true}),
+		"the connection was closed before the response": fmt.Errorf("s3cret: %w", io.ErrUnexpectedEOF),
+		"the response is not HTTP":                      errors.New(`malformed HTTP response "s3cret"`),
+		"the connection failed":                         errors.New("s3cret"),
+		"the proxy: connection refused":                 &net.OpError{Op: "proxyconnect", Err: syscall.ECONNREFUSED},
+		"the server speaks HTTP and not HTTPS":          fmt.Errorf("s3cret: %w", http.ErrSchemeMismatch),
+		"a header is invalid":                           errors.New(`net/http: invalid header field value for "s3cret"`),
+		"the connection was reset":                      &net.OpError{Op: "read", Err: syscall.ECONNRESET},
+		"the peer closed the connection: tls: gone":     &net.OpError{Op: "remote error", Err: errors.New("tls: gone")},
 	} {
 		got := plugins.Transport(err)
 		if got.Error() != want || strings.Contains(got.Error(), "s3cret") || !errors.Is(got, err) {

@@ -93,7 +93,7 @@ routes:
 	routertest.Poll(t, "the events of the good route", func() bool { return len(of("good")) == n })
 	letters := func() int { return strings.Count(dlq(t, file, "list"), "\n") - 1 }
 	routertest.Poll(t, "the handler to be left alone", func() bool {
-		return letters() >= 1 && strings.Contains(r.Log(), "guests break at every delta")
+		return letters() >= 1 && strings.Contains(r.Log(), "guests fail at every delta")
 	})
 	shown := dlq(t, file, "show", "1")
 	if !strings.Contains(shown, `wasm \"bad\": added maps `+ns+`/m`) || !strings.Contains(shown, "limits.fuel") {

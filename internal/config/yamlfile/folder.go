@@ -90,7 +90,7 @@ func shift(y *yaml.Node, lines int, done map[*yaml.Node]bool) {
 	}
 }
 
-// merge adds the keys of a file to the document. A key that cannot be merged is there twice then.
+// merge adds the keys of a file to the document. A key that cannot be merged occurs twice then.
 func merge(root, file *yaml.Node) {
 	for i := 0; i+1 < len(file.Content); i += 2 {
 		k, v := file.Content[i], file.Content[i+1]

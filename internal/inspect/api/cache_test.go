@@ -112,7 +112,7 @@ func TestQueryRefuses(t *testing.T) {
 		{"/pods?filter=wrong", 400, "filter: 1:1: wrong"},
 		{"/pods?filtre=x", 400, `unknown parameter \"filtre\"; there are namespace, name, labels, filter, limit, continue`},
 		{"/pods?value=x", 400, "unknown parameter"},
-		{"/pods?name=a&name=b", 400, "parameter name is there twice"},
+		{"/pods?name=a&name=b", 400, "parameter name occurs twice"},
 		{"/pods?a;b", 400, "the parameters: invalid semicolon"},
 		{"/pods?name=%zz", 400, "the parameters: invalid URL escape"},
 		{"/pods?limit=0", 400, "no number from 1 to 1000"},

@@ -238,7 +238,7 @@ func parameters(text string, known ...string) (url.Values, error) {
 		case !slices.Contains(known, name):
 			return nil, fmt.Errorf("unknown parameter %q; there are %s", name, strings.Join(known, ", "))
 		case len(all) > 1:
-			return nil, fmt.Errorf("parameter %s is there twice", name)
+			return nil, fmt.Errorf("parameter %s occurs twice", name)
 		}
 	}
 	return values, nil

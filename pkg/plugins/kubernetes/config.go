@@ -112,11 +112,11 @@ func (g *grantConfig) Validate(n config.Node) (problems config.Problems) {
 		problem("namespaceSelector", "a grant has either namespaces or namespaceSelector: remove one, or write two grants")
 	}
 	if _, err := labels.Parse(g.NamespaceSelector); err != nil {
-		problem("namespaceSelector", "is no label selector, as in team=a,env!=prod: %v", err)
+		problem("namespaceSelector", "is not a label selector, as in team=a,env!=prod: %v", err)
 	}
 	for _, namespace := range g.Namespaces {
 		if len(validation.IsDNS1123Label(namespace)) > 0 {
-			problem("namespaces", "%q is no name of a namespace: leave namespaces out for all, or write namespaceSelector", namespace)
+			problem("namespaces", "%q is not a valid namespace: leave namespaces out for all, or write namespaceSelector", namespace)
 		}
 	}
 	for _, verb := range g.Verbs {

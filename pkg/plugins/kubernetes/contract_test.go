@@ -44,9 +44,9 @@ func TestProblems(t *testing.T) {
 		{"allow: [{resource: apps/v1/deployments, subresources: [scale], verbs: apply}]", "allow[0].verbs", "apply is not for the subresource scale"},
 		{"allow: [{resource: v1/nodes, verbs: evict}]", "allow[0].verbs", "evict is for v1/pods"},
 		{"allow: [{resource: v1/pods, namespaces: ['*'], verbs: merge}]", "allow[0].namespaces", "leave namespaces out for all"},
-		{"allow: [{resource: v1/pods, namespaces: [a, ''], verbs: merge}]", "allow[0].namespaces", "is no name of a namespace"},
+		{"allow: [{resource: v1/pods, namespaces: [a, ''], verbs: merge}]", "allow[0].namespaces", "is not a valid namespace"},
 		{"allow: [{resource: v1/pods, namespaces: a, namespaceSelector: b=c, verbs: merge}]", "allow[0].namespaceSelector", "either namespaces or namespaceSelector"},
-		{"allow: [{resource: v1/pods, namespaceSelector: 'b in', verbs: merge}]", "allow[0].namespaceSelector", "is no label selector"},
+		{"allow: [{resource: v1/pods, namespaceSelector: 'b in', verbs: merge}]", "allow[0].namespaceSelector", "is not a label selector"},
 		{"{allow: [{resource: v1/pods, verbs: merge}], maxDeletes: 10}", "maxDeletes", "as in 10/1m"},
 		{"{allow: [{resource: v1/pods, verbs: merge}], maxWrites: 10/1}", "maxWrites", "as in 10/1m"},
 		{"{allow: [{resource: v1/pods, verbs: merge}], maxPerObject: -1/1m}", "maxPerObject", "as in 10/1m"},
@@ -104,7 +104,7 @@ func TestLostAnswers(t *testing.T) {
 			lose.Store(3)
 			for range 3 {
 				errs := sink.Write(t.Context(), batch)
-				if len(errs) != 2 || kindOf(errs[0]) != "unavailable" || kindOf(errs[1]) != "unavailable" || !strings.Contains(errs[0].Error(), "closed before the answer") {
+				if len(errs) != 2 || kindOf(errs[0]) != "unavailable" || kindOf(errs[1]) != "unavailable" || !strings.Contains(errs[0].Error(), "closed before the response") {
 					t.Fatal(errs)
 				}
 			}

@@ -122,7 +122,7 @@ func parse(e *event.Event) ([]operation, error) {
 	}
 	var list []json.RawMessage
 	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, errors.New("data: is no JSON")
+		return nil, errors.New("data: is not JSON")
 	}
 	if len(list) > maxOperations {
 		return nil, fmt.Errorf("data: has %d operations, at most %d are allowed: make several events", len(list), maxOperations)
@@ -161,7 +161,7 @@ func parseOperation(place string, raw json.RawMessage, e *event.Event) (op opera
 	}
 	for _, verb := range verbs() {
 		if _, ok := all[verb]; ok && op.verb != "" {
-			return op, fmt.Errorf("%s: says both %s and %s: an operation has one verb, write a list of two", place, op.verb, verb)
+			return op, fmt.Errorf("%s: says both %s and %s: an operation has one verb; write a list of two operations", place, op.verb, verb)
 		} else if ok {
 			op.verb = verb
 		}
@@ -226,7 +226,7 @@ func (o *operation) parseTarget(place string, raw json.RawMessage, e *event.Even
 		if o.verb == verbApply {
 			return nil
 		}
-		return fmt.Errorf("%s: the event is about no object, so it needs a target", place)
+		return fmt.Errorf("%s: the event has no object, so the operation needs a target", place)
 	}
 	object := e.Of.Object()
 	of := object.Resource()

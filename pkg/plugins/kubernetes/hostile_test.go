@@ -226,7 +226,7 @@ contexts: [{name: c, context: {cluster: k, user: u}}]
 	err := write(t, sink, event.Event{
 		ID: "1", Data: []byte(`{"merge":{"data":{"k":"v"}},"target":{"resource":"v1/configmaps","namespace":"n","name":"x"}}`),
 	})
-	if err == nil || plugins.ClassOf(err) == plugins.Rejected || !strings.Contains(err.Error(), "headers of the answer are too large") {
+	if err == nil || plugins.ClassOf(err) == plugins.Rejected || !strings.Contains(err.Error(), "headers of the response are too large") {
 		t.Errorf("error %v", err)
 	}
 }

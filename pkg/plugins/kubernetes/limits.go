@@ -132,7 +132,7 @@ func (l *limits) of(route string, op *operation) []limit {
 func (k *limit) exceeded(op *operation) error {
 	switch k.what {
 	case "maxPerObject":
-		return fmt.Errorf("route %q has written %s %d times within %s (maxPerObject), which is what a route does that is set off by its own writes",
+		return fmt.Errorf("route %q has written %s %d times within %s (maxPerObject), which indicates that its own writes trigger it",
 			k.route, op.target, k.rate.n, shortly(k.rate.per))
 	case whatDeletes:
 		return fmt.Errorf("route %q has deleted %d objects within %s (maxDeletes), and would delete %s next", k.route, k.rate.n, shortly(k.rate.per), op.target)

@@ -20,7 +20,7 @@ import (
 func (o *operation) parseObject(place string, raw json.RawMessage) error {
 	raw, err := plain(raw)
 	if err != nil {
-		return fmt.Errorf("%s: is no JSON", place)
+		return fmt.Errorf("%s: is not JSON", place)
 	}
 	all, err := members(place, raw)
 	if err != nil {

@@ -91,7 +91,7 @@ func byKey(messages []*jetstream.RawStreamMsg) map[string]string {
 	return all
 }
 
-// TestWindow: the stream drops duplicates within its window. A later repetition is there twice,
+// TestWindow: the stream drops duplicates within its window. A later repetition occurs twice,
 // with the same id.
 func TestWindow(t *testing.T) {
 	// Guarantee: nats-delivery

@@ -31,11 +31,11 @@ func TestHostileAnswers(t *testing.T) {
 		answer func(r *http.Request) string
 		want   string
 	}{
-		"an echo":         {func(r *http.Request) string { return r.Header.Get("Authorization") + "\r\n\r\n" }, "the answer is not HTTP"},
-		"endless headers": {func(*http.Request) string { return "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 1<<20) }, "the headers of the answer are too large"},
+		"an echo":         {func(r *http.Request) string { return r.Header.Get("Authorization") + "\r\n\r\n" }, "the response is not HTTP"},
+		"endless headers": {func(*http.Request) string { return "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 1<<20) }, "the headers of the response are too large"},
 		"an echo in one": {func(r *http.Request) string {
 			return "HTTP/1.1 200 OK\r\n" + r.Header.Get("Authorization") + "\r\n\r\n"
-		}, "the answer is not HTTP"},
+		}, "the response is not HTTP"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -309,7 +309,7 @@ func TestBreaker(t *testing.T) {
 		results, err := h.Handle(t.Context(), deltas(t, "crash"))
 		must.Succeed(t, err)
 		if plugins.ClassOf(results[0].Err) == plugins.Postponed {
-			contains(t, results[0].Err.Error(), "is left alone for a while", "exit status 3")
+			contains(t, results[0].Err.Error(), "the circuit breaker is open", "exit status 3")
 			if plugins.RetryAfter(results[0].Err) <= 0 {
 				t.Error("it does not say when to come back")
 			}

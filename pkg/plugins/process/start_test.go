@@ -146,7 +146,7 @@ func TestAnotherProgram(t *testing.T) {
 	if _, err := process.Kind().Open(t.Context(), node, b.env); err == nil {
 		t.Fatal("it opens")
 	} else {
-		contains(t, err.Error(), "command: "+file+" is another program than sha256 says: ")
+		contains(t, err.Error(), "command: "+file+" is the program differs from sha256: ")
 	}
 	if _, err := os.Stat(filepath.Join(b.folder, "ran")); err == nil {
 		t.Error("it was run")

@@ -39,7 +39,7 @@ type downError struct {
 }
 
 func (e *downError) Error() string {
-	return fmt.Sprintf("the plugin was lost again and again and is left alone for a while: %v", e.err)
+	return fmt.Sprintf("the circuit breaker is open, because the plugin was lost repeatedly: %v", e.err)
 }
 func (e *downError) Unwrap() error { return e.err }
 

@@ -131,7 +131,7 @@ func TestDigest(t *testing.T) {
 	t.Run("another", func(t *testing.T) {
 		h := newHost()
 		_, err := h.tryOpen(t, fmt.Sprintf("{module: %q, sha256: %064d}", path, 1))
-		if want := fmt.Sprintf("module %s: its content is another than sha256 says: it has %s", path, digest); err == nil || err.Error() != want {
+		if want := fmt.Sprintf("module %s: its content differs from sha256: its SHA-256 is %s", path, digest); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 		checkGone(t, h)

@@ -181,7 +181,7 @@ func (kind) Open(ctx context.Context, node config.Node, env plugins.HandlerEnv) 
 	sum := sha256.Sum256(module)
 	digest := hex.EncodeToString(sum[:])
 	if c.SHA256 != "" && !strings.EqualFold(digest, c.SHA256) {
-		return nil, fmt.Errorf("module %s: its content is another than sha256 says: it has %s", c.Module, digest)
+		return nil, fmt.Errorf("module %s: its content differs from sha256: its SHA-256 is %s", c.Module, digest)
 	}
 	h, err := newHandler(ctx, digest, engine.Settings{
 		Module: module, Config: string(guestConfig), Limits: c.Limits, Host: host.New(c.Allow, string(guestConfig), &c.Limits, env), Env: env,

@@ -209,7 +209,7 @@ var errWorn = errors.New("three quarters of its memory are in use within a few c
 // broke counts a delta that broke a guest.
 func (h *handler) broke(p circuit.Permit, d *event.Delta, err error) {
 	if opened, s := h.breaker.Failed(p, err, 0); opened {
-		h.log.Warn("guests break at every delta; the handler is left alone for a while", "pause", s.Pause, "err", h.about(d, err))
+		h.log.Warn("guests fail at every delta; the circuit breaker is open", "pause", s.Pause, "err", h.about(d, err))
 	}
 }
 
@@ -221,7 +221,7 @@ func (h *handler) noGuest(ctx context.Context, p circuit.Permit, batch []*event.
 	err = fmt.Errorf("starting a guest: %w", err)
 	opened, s := h.breaker.Failed(p, err, 0)
 	if opened {
-		h.log.Warn("no guest can be started; the handler is left alone for a while", "pause", s.Pause, "err", err)
+		h.log.Warn("no guest can be started; the circuit breaker is open", "pause", s.Pause, "err", err)
 	}
 	h.put(batch, results, err, s.Pause)
 	return nil
@@ -244,7 +244,7 @@ func unspend(answers []plugins.Result, wait time.Duration) {
 
 // leave postpones deltas because the breaker is open.
 func (h *handler) leave(batch []*event.Delta, results []plugins.Result, s circuit.Status) {
-	err := fmt.Errorf("the handler is left alone for a while, as its guests broke at each of the last deltas: %w", s.Err)
+	err := fmt.Errorf("the circuit breaker is open because guests failed at each of the last deltas: %w", s.Err)
 	h.put(batch, results, err, s.Pause)
 }
 

@@ -190,14 +190,14 @@ func TestLeftAlone(t *testing.T) {
 			failed++
 		case r.Verdict != plugins.Retry || plugins.ClassOf(r.Err) != plugins.Postponed || plugins.RetryAfter(r.Err) <= 0:
 			t.Errorf("got %s: %v", r.Verdict, r.Err)
-		case !strings.Contains(r.Err.Error(), "left alone for a while") || !strings.Contains(r.Err.Error(), "unreachable"):
+		case !strings.Contains(r.Err.Error(), "circuit breaker is open") || !strings.Contains(r.Err.Error(), "unreachable"):
 			t.Errorf("the error does not say why: %v", r.Err)
 		}
 	}
 	if failed > 6 { // some were handled before
 		t.Errorf("%d deltas had a guest to break", failed)
 	}
-	if !strings.Contains(h.log.String(), "guests break at every delta") {
+	if !strings.Contains(h.log.String(), "guests fail at every delta") {
 		t.Errorf("the log is %s", h.log)
 	}
 }

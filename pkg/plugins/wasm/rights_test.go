@@ -75,7 +75,7 @@ func TestAllowProblems(t *testing.T) {
 		{"no host", "{http: [{rate: 5}]}", "host is missing"},
 		{"a URL", `{http: [{host: "https://example.com"}]}`, "without a scheme, a path or a wildcard"},
 		{"a wildcard", `{http: [{host: "*.example.com:443"}]}`, "without a scheme, a path or a wildcard"},
-		{"a host twice", `{http: [{host: "example.com"}, {host: "EXAMPLE.com:443"}]}`, "example.com:443 is there twice"},
+		{"a host twice", `{http: [{host: "example.com"}, {host: "EXAMPLE.com:443"}]}`, "example.com:443 occurs twice"},
 		{"a header that is none", `{http: [{host: "example.com", headers: {"a b": x}}]}`, "is not a header name"},
 		{"a header of the router", `{http: [{host: "example.com", headers: {host: x}}]}`, "is set by the router itself"},
 		{"a method in lower case", `{http: [{host: "example.com", methods: [get]}]}`, "must be one of GET, HEAD"},
@@ -268,7 +268,7 @@ func TestKVRace(t *testing.T) {
 	m := script(kvData(), call("kv_set", 0, atKey, 3, atValue, 5, 0))
 	results, err := h.open(t, withRights(t, m, "allow: {kv: true}")).Handle(t.Context(), first(t))
 	if err != nil || results[0].Verdict != plugins.Fail || plugins.ClassOf(results[0].Err) == plugins.Rejected ||
-		!strings.Contains(fmt.Sprint(results[0].Err), "what the guest wrote cannot be kept: limits.kv is reached") {
+		!strings.Contains(fmt.Sprint(results[0].Err), "the values of the guest cannot be stored: limits.kv is reached") {
 		t.Errorf("got %v %v", results, err)
 	}
 }

@@ -50,12 +50,12 @@ func TestHostileAnswers(t *testing.T) {
 		want   string
 	}{
 		"no HTTP":            {func(*http.Request) string { return strings.Repeat("\x01", 9<<20) + "\r\n\r\n" }, ""},
-		"an echo":            {func(r *http.Request) string { return r.Header.Get("Authorization") + "\r\n\r\n" }, "the answer is not HTTP"},
-		"an echo as header":  {func(r *http.Request) string { return "HTTP/1.1 200 OK\r\n" + r.RequestURI + "\r\n\r\n" }, "the answer is not HTTP"},
-		"endless headers":    {func(*http.Request) string { return "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 1<<20) }, "the headers of the answer are too large"},
+		"an echo":            {func(r *http.Request) string { return r.Header.Get("Authorization") + "\r\n\r\n" }, "the response is not HTTP"},
+		"an echo as header":  {func(r *http.Request) string { return "HTTP/1.1 200 OK\r\n" + r.RequestURI + "\r\n\r\n" }, "the response is not HTTP"},
+		"endless headers":    {func(*http.Request) string { return "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: b\r\n", 1<<20) }, "the headers of the response are too large"},
 		"a status that says": {func(r *http.Request) string { return "HTTP/1.1 503 " + r.Header.Get("Authorization") + "\r\n\r\n" }, "answered 503 Service Unavailable"},
 		"a length that says": {func(r *http.Request) string { return "HTTP/1.1 200 OK\r\nContent-Length: " + r.RequestURI + "\r\n\r\n" }, "the connection failed"},
-		"nothing":            {func(*http.Request) string { return "" }, "the connection was closed before the answer"},
+		"nothing":            {func(*http.Request) string { return "" }, "the connection was closed before the response"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			address := raw(t, c.answer)

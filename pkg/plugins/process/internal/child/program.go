@@ -12,7 +12,7 @@ import (
 )
 
 // ErrAnother is the error of a program with another SHA-256 than configured.
-var ErrAnother = errors.New("another program than sha256 says")
+var ErrAnother = errors.New("the program differs from sha256")
 
 // Program is a program to execute.
 //

@@ -220,7 +220,7 @@ func failure(err error) string {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &dns):
-		return "the name of the host cannot be resolved"
+		return "the host name cannot be resolved"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the connection was refused"
 	}

@@ -108,10 +108,10 @@ func (d *dialer) try(ctx context.Context, to netip.AddrPort, left int) (net.Conn
 func (d *dialer) deny(ctx context.Context, to netip.AddrPort, host Grant) error {
 	switch kindOf(to.Addr()) {
 	case never, metadata:
-		return fmt.Errorf("%w: %s is at %s, which has to be named as an address", errAddress, host.Host, to.Addr())
+		return fmt.Errorf("%w: %s is at %s, which the grant must name", errAddress, host.Host, to.Addr())
 	case private:
 		if !host.Private {
-			return fmt.Errorf("%w: %s is at %s, which takes private: true", errAddress, host.Host, to.Addr())
+			return fmt.Errorf("%w: %s is at %s, which requires private: true", errAddress, host.Host, to.Addr())
 		}
 	case public:
 	}

@@ -80,7 +80,7 @@ func parse(text string) (*Request, int32) {
 	return r, abi.StatusOK
 }
 
-var errMember = errors.New("a member of the request is unknown, or not what it should be")
+var errMember = errors.New("a member of the request is unknown or invalid")
 
 func (r *Request) member(key string, value rawjson.Value) (err error) {
 	if key == "headers" {

@@ -99,7 +99,7 @@ func (a *Allow) Validate(n config.Node) (problems config.Problems) {
 			continue
 		}
 		if at := a.HTTP[i].Address(); seen[at] {
-			problems = append(problems, item.Problemf("%s is there twice", at))
+			problems = append(problems, item.Problemf("%s occurs twice", at))
 		} else {
 			seen[at] = true
 		}

@@ -98,7 +98,7 @@ func (s *Scope) Start(ctx context.Context) context.Context {
 // Commit applies the writes of a start, or of a call after [Scope.Handle].
 func (s *Scope) Commit() error {
 	if err := s.overlay.Commit(); err != nil {
-		return fmt.Errorf("what the guest wrote cannot be kept: %w", err)
+		return fmt.Errorf("the values of the guest cannot be stored: %w", err)
 	}
 	return nil
 }
