@@ -7,7 +7,7 @@
 // line of a diagram is one of
 //
 //	size WIDTH HEIGHT
-//	title "What a screen reader says"
+//	title "The text for screen readers"
 //	group X Y WIDTH HEIGHT "Title"
 //	box ID X Y WIDTH HEIGHT "Title" "line" …
 //	arrow FROM TO ["label"] [dashed] [both]

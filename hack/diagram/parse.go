@@ -28,7 +28,7 @@ type note struct {
 	text string
 }
 
-// diagram is what a file describes.
+// diagram is the content of a file.
 type diagram struct {
 	file   string
 	w, h   int

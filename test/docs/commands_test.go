@@ -18,7 +18,7 @@ func TestCommands(t *testing.T) {
 	helps := map[string]string{}
 	lines := 0
 	for name, text := range readDocuments(t) {
-		if name == "CHANGELOG.md" { // it names what was removed, too
+		if name == "CHANGELOG.md" { // it names removed flags, too
 			continue
 		}
 		for _, line := range commandLines(text) {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// kubectl does what the documents ask kubectl for, so that their commands run where there is none.
+// kubectl executes the kubectl commands of the documents, so that they run on machines without it.
 // The test binary is kubectl if it is called by that name. It knows
 //
 //	kubectl create deployment NAME --image=IMAGE

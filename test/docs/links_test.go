@@ -116,7 +116,7 @@ func anchorsOf(text string) map[string]bool {
 	return anchors
 }
 
-// brokenLink returns what is wrong with a link of a document.
+// brokenLink returns the problem of a link of a document, or "".
 func brokenLink(anchors map[string]map[string]bool, document, link string) string {
 	u, err := url.Parse(link)
 	switch {

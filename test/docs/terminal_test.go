@@ -93,7 +93,7 @@ func (term *terminal) run(t *testing.T, command string) (output, code string) {
 }
 
 // expect runs a command and compares its output, if the document shows one. A command that only
-// reads is repeated, as a reader does, until it prints what is expected.
+// reads is repeated, as a reader does, until it prints the expected output.
 func (term *terminal) expect(t *testing.T, c command) {
 	t.Helper()
 	output, code := term.run(t, c.text)

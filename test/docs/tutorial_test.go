@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// TestTutorial: every command of docs/TUTORIAL.md runs, on a real API server, and prints what the
-// document shows, the kill -9 included. `make build` is only looked up in the Makefile: the programs
+// TestTutorial: every command of docs/TUTORIAL.md runs on a real API server, the kill -9 included,
+// and prints the output that the document shows. `make build` is only looked up in the Makefile: the programs
 // are those of this test run, and kubectl is a stand-in.
 func TestTutorial(t *testing.T) {
 	root, err := filepath.Abs("../..")
