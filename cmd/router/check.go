@@ -28,7 +28,7 @@ The comment # check: ok at the end of a line silences a warning about it.`,
 			{Line: "kubectl get configmap router -o jsonpath='{.data.config\\.yaml}' | router check -", Text: "check standard input"},
 		},
 		Setup: func(f *cli.Flags) cli.Run {
-			c := &checking{made: components()}
+			c := &checking{made: components(), given: f}
 			f.ConfigVar(&c.path, "the configuration, if no FILE is given")
 			f.BoolVar(&c.opts.Connect, "connect", false, "ask the cluster, and try to reach the sinks")
 			schemasVar(f, &c.opts.Schemas)
@@ -46,6 +46,7 @@ type checking struct {
 	opts         check.Options
 	strict       bool
 	made         compile.Components
+	given        *cli.Flags
 }
 
 // report is the output of router check -o json.
@@ -70,8 +71,11 @@ func (c *checking) run(ctx context.Context, s cli.Streams, paths []string) error
 	if c.opts.Connect && c.opts.Schemas != "" {
 		return cli.Mistakef("-connect asks the cluster, so -schemas has no effect: leave one out")
 	}
-	if len(paths) == 0 {
+	switch {
+	case len(paths) == 0:
 		paths = []string{c.path}
+	case c.given.Given("config"):
+		return cli.Mistakef("name the configurations either as FILE or with -config")
 	}
 	all := report{OK: true, Problems: []finding{}}
 	for _, path := range paths {

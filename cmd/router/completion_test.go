@@ -42,6 +42,7 @@ var completions = []struct {
 	{"router get ", "nodes pods"},
 	{"router get p", "pods"},
 	{"router get -o y", "yaml"},
+	{"router get -o jsonp", "jsonpath="},
 	{"router get -o=n", "-o=name"},
 	{"router get --o=n", "--o=name"},
 	{"router get pods -index by", "byApp= byNode="},

@@ -83,7 +83,7 @@ func TestTestExitCodes(t *testing.T) {
 		{"fail_test.yaml -run none", 0, "ok   fail_test.yaml 1 case ", ""},
 		{"-run none fail_test.yaml", 0, "ok   fail_test.yaml 1 case ", ""},
 		{"", 2, "FAIL bad_test.yaml [invalid]", ""},
-		{"none_test.yaml", 2, "", "no such file"},
+		{"none_test.yaml", 2, "", "there is no file or folder none_test.yaml"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			checkRun(t, append([]string{"test"}, strings.Fields(c.args)...), c.code, c.stdout, c.stderr)

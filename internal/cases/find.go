@@ -25,6 +25,8 @@ func find(names []string) (files []string, err error) {
 		}
 		info, err := os.Stat(name)
 		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("there is no file or folder %s: name files of cases, or folders with them", name)
 		case err != nil:
 			return nil, fmt.Errorf("cannot be read: %w", err)
 		case !info.IsDir():

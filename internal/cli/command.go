@@ -109,7 +109,7 @@ func (p *Program) Main(ctx context.Context, s Streams, args []string) int {
 		args = append([]string{p.Version}, args[1:]...)
 	case isFlag(first) && p.Default != "":
 		c := p.find(p.Default)
-		return p.end(s, name, name+" help "+c.Name, c.run(ctx, s, args))
+		return p.start(ctx, s, c, name, name+" help "+c.Name, args)
 	}
 	c, name, rest, err := p.resolve(args)
 	switch {
@@ -122,17 +122,23 @@ func (p *Program) Main(ctx context.Context, s Streams, args []string) int {
 		p.help(s.Out, name, c)
 		return CodeOK
 	}
-	if err = c.run(ctx, s, rest); errors.Is(err, errHelp) {
+	return p.start(ctx, s, c, name, pointer(p.Name, name), rest)
+}
+
+// start runs a command, or prints its help if the flags ask for it.
+func (p *Program) start(ctx context.Context, s Streams, c *Command, name, help string, args []string) int {
+	err := c.run(ctx, s, args)
+	if errors.Is(err, errHelp) {
 		p.help(s.Out, name, c)
 		return CodeOK
 	}
-	return p.end(s, name, pointer(p.Name, name), err)
+	return p.end(s, name, help, err)
 }
 
 // explain prints the help of a command, or of the program.
 func (p *Program) explain(s Streams, words []string) int {
 	c, name, rest, err := p.resolve(words)
-	if err == nil && len(rest) > 0 && !isHelp(rest[0]) {
+	if err == nil && len(rest) > 0 && !isHelp(rest[0]) && rest[0] != "help" {
 		err = Mistakef("there is no command %q below it", rest[0])
 	}
 	if err != nil {

@@ -165,9 +165,15 @@ func (c *completion) kinds(placeholders []string, prefix string, args []string) 
 			}
 			c.lines = append(c.lines, ":nospace")
 		default:
-			if placeholder == strings.ToLower(placeholder) {
-				c.add(prefix+placeholder, "")
+			value, _, open := strings.Cut(placeholder, "=") // jsonpath=TEMPLATE
+			if value != strings.ToLower(value) {
+				continue
 			}
+			if open {
+				value += "="
+				c.lines = append(c.lines, ":nospace")
+			}
+			c.add(prefix+value, "")
 		}
 	}
 }

@@ -55,6 +55,12 @@ func (f *Flags) names() (names []string) {
 	return names
 }
 
+// Given reports whether the command line sets a flag.
+func (f *Flags) Given(name string) (given bool) {
+	f.Visit(func(one *flag.Flag) { given = given || one.Name == name })
+	return given
+}
+
 // The configuration that is taken if -config is not given.
 const (
 	ConfigVariable = "DELTAROUTER_CONFIG"
@@ -148,6 +154,8 @@ func (f *Flags) parse(args []string) (rest []string, err error) {
 		name, value, given := strings.Cut(strings.TrimPrefix(word[1:], "-"), "=")
 		one := f.Lookup(name)
 		switch {
+		case one == nil && strings.ContainsAny(name, " ()."):
+			return nil, Mistakef("%q is no flag: put -- before an argument that begins with a dash", word)
 		case one == nil:
 			return nil, Mistakef("there is no flag -%s%s", name, didYouMean(name, "-", f.names()))
 		case given:

@@ -144,7 +144,7 @@ func (r *router) reload(ctx context.Context) error {
 	p, problems := r.opts.Dependencies.Plans.Plan(ctx, r.opts.Config, r.opts.Components,
 		func(config.Cluster) (*informer.Client, error) { return r.client, nil })
 	if len(problems) == 0 {
-		problems = fixed(r.opts.Config, r.Set.Plan.Config, p.Config)
+		problems = fixed(files.Name(r.opts.Config), r.Set.Plan.Config, p.Config)
 	}
 	if len(problems) > 0 {
 		return problems

@@ -183,6 +183,23 @@ routes: [{name: a, from: pods, to: one}]
 	}
 }
 
+// TestReloadOfAFolder: a file that is added to the folder of the configuration is part of it.
+func TestReloadOfAFolder(t *testing.T) {
+	dir := filepath.Dir(write(t, fmt.Sprintf(reloadable, "test", kubeconfig(t))+`sources: {pods: {resource: v1/pods}}
+sinks: {one: {fake: {}}}
+routes: [{name: a, from: pods, to: one}]
+`))
+	r := startReloadingFile(t, dir, &journal{})
+	more := "sinks: {two: {fake: {}}}\nroutes: [{name: b, from: pods, to: two}]\n"
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "more.yaml"), []byte(more), 0o600))
+	r.logs("msg=reloaded")
+	r.journal.mu.Lock()
+	defer r.journal.mu.Unlock()
+	if want := []string{"open one", "open two"}; !slices.Equal(r.journal.lines, want) {
+		t.Errorf("got %q, want %q", r.journal.lines, want)
+	}
+}
+
 // TestReloadOfAChangeWhileOpening: the file changes while the router is being opened.
 func TestReloadOfAChangeWhileOpening(t *testing.T) {
 	config := fmt.Sprintf(reloadable, "test", kubeconfig(t)) + `sources: {pods: {resource: v1/pods}}

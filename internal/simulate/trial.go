@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/config/files"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/router/engine"
@@ -42,7 +43,7 @@ func NewOffline(ctx context.Context, path, schemas string, components compile.Co
 	}
 	known, err := compile.SavedSchemas(schemas)
 	if err != nil {
-		return nil, config.Problems{{File: path, Path: "schemas", Message: err.Error()}}
+		return nil, config.Problems{{File: files.Name(path), Path: "schemas", Message: err.Error()}}
 	}
 	p, problems := (&compile.Plans{Known: known.Set}).Make(ctx, path, components, alone)
 	if len(problems) > 0 {

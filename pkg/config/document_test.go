@@ -69,7 +69,7 @@ func TestLoad(t *testing.T) {
 	}
 	must.Succeed(t, os.Remove(path))
 	cfg, problems = config.Load(path, config.Policy{})
-	if cfg != nil || problems.Error() != path+": there is no such file or folder: give the path of a configuration with -config" {
+	if cfg != nil || problems.Error() != path+": there is no such file or folder: give another path, or write a configuration with router init" {
 		t.Error(problems)
 	}
 	if _, problems = config.Load(dir, config.Policy{}); len(problems) != 1 {

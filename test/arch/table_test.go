@@ -184,7 +184,7 @@ var allowed = map[string][]string{
 		"internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/simulate": {
-		"internal/checkpoint", "internal/compile", "internal/inspect", "internal/metrics", "internal/pipeline", "internal/rawjson", "internal/recording",
+		"internal/config/files", "internal/checkpoint", "internal/compile", "internal/inspect", "internal/metrics", "internal/pipeline", "internal/rawjson", "internal/recording",
 		"internal/router/engine", "internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/cases":    {"internal/compile", "internal/simulate", "pkg/config", "pkg/event"},

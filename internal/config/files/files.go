@@ -128,7 +128,7 @@ func explain(path string, err error) error {
 	var at *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: there is no such file or folder: give the path of a configuration with -config", path)
+		return fmt.Errorf("%s: there is no such file or folder: give another path, or write a configuration with router init", path)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s: this user may not read it: change its permissions", path)
 	case errors.As(err, &at):
