@@ -91,8 +91,8 @@ func (o Options) clock() timer.Clock {
 }
 
 // sourceCheck returns the check of a source for /readyz. A source is reported, but does not make
-// the router unready, if it must not be watched, if its resource does not exist, or if it has
-// synced and receives no changes now or would receive none after its watch ends.
+// the router unready, if the router is not allowed to watch it, if its resource does not exist, or
+// if it has synced and receives no changes now or would receive none after its watch ends.
 func sourceCheck(s informer.Status) api.Check {
 	return api.Check{
 		Name: "sources/" + s.Source, OK: s.Synced && s.Reason == "", Holds: !s.Refused && !s.Synced, Message: s.Reason,

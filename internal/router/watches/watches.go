@@ -197,7 +197,7 @@ func (q *Runner) Start(ctx context.Context) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.ctx = ctx
-	q.run() //nolint:contextcheck // it takes what was given
+	q.run() //nolint:contextcheck // the context of Start
 }
 
 // run starts the workers of all Routes. mu is held.
