@@ -57,7 +57,7 @@ type control struct {
 //	POST /api/v1/reload                                        {"reloaded": true}; 422 if the configuration was refused
 //	POST /api/v1/resync {source, route, relist}                Resynced, after the resync
 //	GET  /api/v1/sources                                       {"sources": [SourceInfo…]}
-//	GET  /api/v1/sources/{source}?namespace=&name=&filter=&limit=&continue=   Answer
+//	GET  /api/v1/sources/{source}?namespace=&name=&labels=&filter=&limit=&continue=   Answer
 //	GET  /api/v1/sources/{source}/indexes/{index}?value=&…     Answer; the parameters of a source too
 //	GET  /api/v1/routes/{route}/active?limit=&continue=        ActiveAnswer
 //	POST /api/v1/routes/{route}/resume                         {"resumed": true}; 422 if it is not paused
