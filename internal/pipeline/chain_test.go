@@ -358,7 +358,7 @@ func TestChainDrains(t *testing.T) {
 	const rounds = 3000
 	for i := range rounds {
 		b.admit(delta(t, event.Added, "x", 0, i+1))
-		if err := b.Settle(ctx); err != nil {
+		if err := b.WaitDelivered(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if n := len(took.got()); n != i+1 {

@@ -277,7 +277,7 @@ func (w *chainModel) finish() (wrong error) {
 			}
 		}
 	})
-	wrong = errors.Join(w.wrong, w.b.Settle(ctx), w.b.Drain(ctx))
+	wrong = errors.Join(w.wrong, w.b.WaitDelivered(ctx), w.b.Drain(ctx))
 	close(stop)
 	cutter.Wait()
 	w.cut()

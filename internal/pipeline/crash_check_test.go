@@ -178,7 +178,7 @@ func (l *crashModel) finish() {
 	}
 	ctx, cancel := context.WithTimeout(l.t.Context(), time.Hour)
 	defer cancel()
-	if err := errors.Join(l.b.Settle(ctx), l.b.Drain(ctx)); err != nil {
+	if err := errors.Join(l.b.WaitDelivered(ctx), l.b.Drain(ctx)); err != nil {
 		l.failf("%w", err)
 		return
 	}

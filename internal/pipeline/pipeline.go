@@ -87,13 +87,13 @@ func (p *Pipeline) Drain(ctx context.Context) error {
 	for _, r := range p.now.Load().routes {
 		r.Crew().Drain()
 	}
-	return p.Settle(ctx)
+	return p.WaitDelivered(ctx)
 }
 
-// Settle waits until no delta is pending, except in routes that are paused or not ready. The
+// WaitDelivered waits until no delta is pending, except in routes that are paused or not ready. The
 // pipeline continues to take deltas, and retries keep their delays. The error is that of
-// [Pipeline.Drain]. Only one of Settle, Drain and Idle may run at a time.
-func (p *Pipeline) Settle(ctx context.Context) error {
+// [Pipeline.Drain]. Only one of WaitDelivered, Drain and Idle may run at a time.
+func (p *Pipeline) WaitDelivered(ctx context.Context) error {
 	_ = p.shared.Progress.Wait(ctx, func() bool {
 		return p.anywhere(func(r *route.Route) bool { return r.Moving() && !r.Stands() })
 	})

@@ -113,15 +113,15 @@ func (p *Pipeline) RestoreRules(id string, records []checkpoint.RuleRecord) erro
 // redelivered delta: after a crash the dead letter still exists.
 //
 // The error says why redelivery is impossible now, and what to do about it.
-func (p *Pipeline) Redeliver(ctx context.Context, letter checkpoint.Letter) error {
+func (p *Pipeline) Redeliver(ctx context.Context, deadLetter checkpoint.Letter) error {
 	select {
 	case <-p.life.stopping:
 		return ErrStopped
 	default:
 	}
-	r := p.now.Load().byID(letter.Route)
+	r := p.now.Load().byID(deadLetter.Route)
 	if r == nil {
-		return fmt.Errorf("route %q of the dead letter is not configured: configure it again, or drop the dead letter", letter.Route)
+		return fmt.Errorf("route %q of the dead letter is not configured: configure it again, or drop the dead letter", deadLetter.Route)
 	}
-	return r.Redeliver(ctx, letter)
+	return r.Redeliver(ctx, deadLetter)
 }

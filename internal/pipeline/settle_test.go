@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Settle waits until all deltas are delivered that can be, including retries. The pipeline takes
-// deltas after it as before.
+// WaitDelivered waits until all deltas are delivered that can be, including retries. The pipeline
+// takes deltas after it as before.
 func TestSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
@@ -34,7 +34,7 @@ func TestSettle(t *testing.T) {
 			if round < 2 {
 				b.admit(delta(t, event.Added, string(rune('a'+round)), 0, round+1))
 			}
-			if err := b.Settle(t.Context()); err == nil || !strings.Contains(err.Error(), `route "route1" `) {
+			if err := b.WaitDelivered(t.Context()); err == nil || !strings.Contains(err.Error(), `route "route1" `) {
 				t.Errorf("round %d: %v", round, err)
 			}
 			if got := out.got(); !slices.Equal(got, want) {
@@ -54,13 +54,13 @@ func TestSettleTimesOut(t *testing.T) {
 			return nil, ctx.Err()
 		})
 		b := start(t, pipeline.Route{Handler: hang, Sinks: []pipeline.NamedSink{{Name: "out", Sink: &recordingSink{}}}})
-		if err := b.Settle(t.Context()); err != nil {
+		if err := b.WaitDelivered(t.Context()); err != nil {
 			t.Errorf("nothing is pending: %v", err)
 		}
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := b.Settle(ctx); err == nil || !strings.Contains(err.Error(), `route "route0" 1`) {
+		if err := b.WaitDelivered(ctx); err == nil || !strings.Contains(err.Error(), `route "route0" 1`) {
 			t.Errorf("got %v", err)
 		}
 	})

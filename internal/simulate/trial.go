@@ -319,7 +319,7 @@ func (t *Trial) Finish(ctx context.Context) error {
 	for t.hasPending() {
 		next, ok := t.clock.Next()
 		if !ok || ctx.Err() != nil {
-			return fmt.Errorf("the routes did not come to an end: %w", t.e.Pipeline.Settle(ctx))
+			return fmt.Errorf("the routes did not come to an end: %w", t.e.Pipeline.WaitDelivered(ctx))
 		}
 		if err := t.Pass(ctx, next); err != nil {
 			return err

@@ -51,8 +51,8 @@ type Backlog struct {
 	Room  Room
 
 	// the route is ready, and every earlier or restored delta has its lane
-	Settled  bool
-	Draining bool // no more deltas come, so batches are not delayed
+	AllPlaced bool
+	Draining  bool // no more deltas come, so batches are not delayed
 
 	// Old is the previous configuration while batches taken under it are unfinished and delay the
 	// present one; nil: there are none.
@@ -67,7 +67,7 @@ type Backlog struct {
 
 // New returns the empty backlog of a new route. leader is signalled when more deltas can be taken.
 func New(env *Env, c *spec.Config, all condition.Env, leader *schedule.Leader) *Backlog {
-	b := &Backlog{Settled: c.Ready == nil, env: env, config: c, leader: leader}
+	b := &Backlog{AllPlaced: c.Ready == nil, env: env, config: c, leader: leader}
 	b.Rules = condition.New(all, c.Rules(), b.now())
 	b.limiter = limiter{env, c, &b.Queue, b.Rules}
 	b.Queue.Changes.On = env.Durable()
@@ -92,7 +92,7 @@ func (b *Backlog) Configure(next *spec.Config) {
 		window.Quiet, window.Wait = 0, 0
 	}
 	b.Queue.Configure(window, next.WritesInOrder())
-	b.Settled = false
+	b.AllPlaced = false
 	b.Room.configure(next)
 	b.Room.reopen()
 }
@@ -102,13 +102,13 @@ func (b *Backlog) now() time.Time { return b.env.Clock.Now() }
 
 // Append enqueues d, unless the limit suppresses it.
 func (b *Backlog) Append(d *event.Delta, v *spec.Verdict) {
-	if v.Unseen && b.Settled && !b.Queue.Tailed() {
+	if v.Unseen && b.AllPlaced && !b.Queue.Tailed() {
 		// the route became ready after the evaluation: a worker evaluates the filter
-		b.Settled = false
+		b.AllPlaced = false
 		b.leader.Signal()
 	}
 	var pass *rules.Pass
-	if unseen := v.Unseen || v.Err != nil; !unseen && (b.Settled || b.Room.spills()) {
+	if unseen := v.Unseen || v.Err != nil; !unseen && (b.AllPlaced || b.Room.spills()) {
 		limited, may, ok := b.limiter.admit(d, v.LimitKey)
 		if b.config.Limit.On() {
 			b.CountRules()
@@ -129,7 +129,7 @@ func (b *Backlog) Enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
 	case b.Room.spills():
 		b.spill(d, unseen)
 	// filter and keys are evaluated later, or again, because the order of the deltas counts
-	case !b.Settled:
+	case !b.AllPlaced:
 		b.overflow(b.Queue.Add(queue.Item{Delta: d, From: queue.Live, Unseen: !edge || unseen, Limit: queue.Limit{Pass: pass}}))
 	default:
 		limit := queue.Limit{Later: !unseen && b.limiter.later(d), Pass: pass}

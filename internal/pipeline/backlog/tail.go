@@ -48,7 +48,7 @@ func (b *Backlog) Saved(onDisk int64) {
 // move to the head without reading; moved reports whether any did.
 func (b *Backlog) NextPart() (part queue.Part, n int, moved, ok bool) {
 	if moved = b.Queue.Promote(b.config.Capacity); moved {
-		b.Settled = false
+		b.AllPlaced = false
 	}
 	part, n, ok = b.Queue.Tail.NextPart(min(chunk, b.config.Capacity-b.Queue.Head.Len()))
 	return part, n, moved, ok
@@ -58,7 +58,7 @@ func (b *Backlog) NextPart() (part queue.Part, n int, moved, ok bool) {
 // the number of deltas that the disk has lost.
 func (b *Backlog) ReadBack(part queue.Part, n int, pending []checkpoint.Pending) (lost int) {
 	lost = b.Queue.ReadBack(part, n, numbers(pending), func(i int) { b.readmit(pending[i]) })
-	b.Settled = false
+	b.AllPlaced = false
 	return lost
 }
 

@@ -46,8 +46,8 @@ func (r *fakeRoute) PassOn(_ context.Context, target int, e *queue.Entry, _ bool
 	return nil
 }
 
-func (r *fakeRoute) Add(_ context.Context, letters []checkpoint.Letter) error {
-	for _, l := range letters {
+func (r *fakeRoute) Add(_ context.Context, deadLetters []checkpoint.Letter) error {
+	for _, l := range deadLetters {
 		r.note("letter %s %s: %s", l.Delta.Key().Name, l.Sink, l.Error)
 	}
 	return nil

@@ -25,12 +25,12 @@ type DeadLetterer interface {
 type LogDeadLetters struct{ Log *slog.Logger }
 
 // Add implements [DeadLetterer]. It never fails.
-func (l *LogDeadLetters) Add(ctx context.Context, letters []checkpoint.Letter) error {
-	for i := range letters {
-		letter := &letters[i]
+func (l *LogDeadLetters) Add(ctx context.Context, deadLetters []checkpoint.Letter) error {
+	for i := range deadLetters {
+		deadLetter := &deadLetters[i]
 		l.Log.LogAttrs(ctx, slog.LevelError, "delta lost: it was rejected, and there is no state folder to keep it; set state.dir",
-			slog.String("route", letter.Route), slog.String("sink", letter.Sink), slog.String("delta", letter.Delta.String()),
-			slog.Int("attempts", letter.Attempts), slog.String("err", letter.Error))
+			slog.String("route", deadLetter.Route), slog.String("sink", deadLetter.Sink), slog.String("delta", deadLetter.Delta.String()),
+			slog.Int("attempts", deadLetter.Attempts), slog.String("err", deadLetter.Error))
 	}
 	return nil
 }

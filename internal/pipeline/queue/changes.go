@@ -32,7 +32,7 @@ func (c *Changes) Any() bool { return c.last > 0 }
 
 // Note marks an entry as dirty.
 func (c *Changes) Note(e *Entry) {
-	if c.On && !e.Saved.changed && e.Letter == 0 { // a dead letter is on disk itself
+	if c.On && !e.Saved.changed && e.DeadLetter == 0 { // a dead letter is on disk itself
 		e.Saved.changed = true
 		c.put.push(e, byChange)
 	}

@@ -18,7 +18,7 @@ func ObjectKey(d *event.Delta) Key {
 }
 
 // Stage is the progress of an entry. The entries of one object are in this order: attempted,
-// waiting, settling, pending, spilled.
+// waiting, evaluating, pending, spilled.
 type Stage uint8
 
 // The stages, in the reverse order of delivery.
@@ -29,9 +29,9 @@ const (
 	// Pending entries were added before the route was ready. Neither filter nor key are known, and
 	// they are in no lane.
 	Pending
-	// Settling entries are pending ones whose filter is being evaluated, and restored ones that are
-	// not yet in their lane.
-	Settling
+	// Evaluating entries are pending ones whose filter is being evaluated, and restored ones that
+	// are not yet in their lane.
+	Evaluating
 	// Waiting entries are in their lane and were never attempted: they may be coalesced.
 	Waiting
 	// Attempted entries are in a batch, or back from one.
@@ -63,9 +63,9 @@ type Item struct {
 	// Unseen: filter and key were not evaluated yet, or failed.
 	Unseen bool
 	Limit  Limit
-	// Number identifies the delta in the checkpoint (Restored), Letter the dead letter of a
+	// Number identifies the delta in the checkpoint (Restored), DeadLetter the dead letter of a
 	// redelivery.
-	Number, Letter uint64
+	Number, DeadLetter uint64
 	// Since is the time at which it was seen. Zero: Delta.Seen.
 	Since time.Time
 	// Closed is the set of sinks that are done with it, one bit each. Attempts is the number of
@@ -79,15 +79,15 @@ type Item struct {
 // Entry is one pending delta. It belongs to the queue, except Progress, which belongs to the worker
 // that has taken it. Some fields are set only by methods of [Queue], as noted.
 type Entry struct {
-	Delta    *event.Delta // see SetDelta
-	Since    time.Time    // when the first of the coalesced deltas was seen
-	Unseen   bool         // filter and key were not evaluated yet, or failed
-	Counted  bool         // as matched
-	Restored bool         // pending since before a restart: it counts as attempted
-	Limit    Limit
-	Letter   uint64 // the dead letter of a redelivery; 0: none
-	Progress *Progress
-	Saved    Saved
+	Delta      *event.Delta // see SetDelta
+	Since      time.Time    // when the first of the coalesced deltas was seen
+	Unseen     bool         // filter and key were not evaluated yet, or failed
+	Counted    bool         // as matched
+	Restored   bool         // pending since before a restart: it counts as attempted
+	Limit      Limit
+	DeadLetter uint64 // the dead letter of a redelivery; 0: none
+	Progress   *Progress
+	Saved      Saved
 
 	lane, object *Lane
 	links        [4]links
@@ -174,7 +174,9 @@ func (e *Entry) alone() bool { return e.Progress != nil && e.Progress.Alone }
 
 // plain reports whether e may be in a group. Redelivered dead letters and entries whose filter
 // failed are handled alone.
-func (e *Entry) plain() bool { return e.Letter == 0 && (e.Progress == nil || e.Progress.Dead == nil) }
+func (e *Entry) plain() bool {
+	return e.DeadLetter == 0 && (e.Progress == nil || e.Progress.Dead == nil)
+}
 
 type links struct{ prev, next *Entry }
 

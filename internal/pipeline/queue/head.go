@@ -17,7 +17,7 @@ func (h *Head) Len() (n int) {
 }
 
 // Unplaced returns the number of entries without a lane.
-func (h *Head) Unplaced() int { return h.ages[Pending].len + h.ages[Settling].len }
+func (h *Head) Unplaced() int { return h.ages[Pending].len + h.ages[Evaluating].len }
 
 // Retried yields the attempted entries that are the first of their lanes, the oldest first.
 func (h *Head) Retried() iter.Seq[*Entry] {
@@ -30,15 +30,15 @@ func (h *Head) Retried() iter.Seq[*Entry] {
 	}
 }
 
-// Unsettled returns the next entry without a lane, restored ones first, and moves it to the stage
-// Settling, in which it is not coalesced with pending ones; nil: there is none.
-func (h *Head) Unsettled() *Entry {
-	if e := h.ages[Settling].head; e != nil {
+// NextUnplaced returns the next entry without a lane, restored ones first, and moves it to the
+// stage Evaluating, in which it is not coalesced with pending ones; nil: there is none.
+func (h *Head) NextUnplaced() *Entry {
+	if e := h.ages[Evaluating].head; e != nil {
 		return e
 	}
 	e := h.ages[Pending].head
 	if e != nil {
-		h.setStage(e, Settling)
+		h.setStage(e, Evaluating)
 	}
 	return e
 }

@@ -96,11 +96,11 @@ func (q *Queue) Oldest() (oldest time.Time) {
 }
 
 // Add makes a delta pending, at the end of the tail or in the head without a lane. A Restored delta
-// from before a restart gets the stage Settling, a Reconfigured one Settling or its old stage, and
-// every other one Pending.
+// from before a restart gets the stage Evaluating, a Reconfigured one Evaluating or its old stage,
+// and every other one Pending.
 func (q *Queue) Add(i Item) *Entry {
 	e := reuse(&q.memory.entries)
-	e.Delta, e.Since, e.Unseen, e.Limit, e.Letter = i.Delta, i.Since, i.Unseen, i.Limit, i.Letter
+	e.Delta, e.Since, e.Unseen, e.Limit, e.DeadLetter = i.Delta, i.Since, i.Unseen, i.Limit, i.DeadLetter
 	if e.Since.IsZero() {
 		e.Since = i.Delta.Seen
 	}
@@ -110,7 +110,7 @@ func (q *Queue) Add(i Item) *Entry {
 		q.Changes.added(e)
 	case Restored:
 		if i.Number <= q.Tail.before {
-			to, e.Restored = Settling, true
+			to, e.Restored = Evaluating, true
 		}
 		q.Changes.restored(e, i.Number)
 		e.resume(&i, &q.memory)

@@ -12,8 +12,8 @@ func (q *Queue) Reconfigure(add func(*Entry), dropped func(letter uint64)) {
 	}
 	q.Tail.entries, q.Tail.slots, q.Tail.bytes = list{}, nil, 0
 	for e := range from.all() {
-		if e.Letter != 0 {
-			dropped(e.Letter)
+		if e.DeadLetter != 0 {
+			dropped(e.DeadLetter)
 			continue
 		}
 		add(e)
@@ -23,8 +23,8 @@ func (q *Queue) Reconfigure(add func(*Entry), dropped func(letter uint64)) {
 // adopt copies an entry of the previous configuration to e, and returns its stage, in which it has
 // no lane. Closed and Attempts of the Item refer to the new configuration.
 func (q *Queue) adopt(e *Entry, i *Item) Stage {
-	old, to := i.Old, Settling
-	if old.stage < Settling {
+	old, to := i.Old, Evaluating
+	if old.stage < Evaluating {
 		to = old.stage
 	}
 	e.Since, e.Unseen, e.Counted = old.Since, old.Unseen, old.Counted
@@ -35,7 +35,7 @@ func (q *Queue) adopt(e *Entry, i *Item) Stage {
 	}
 	e.Saved.Closed, e.Saved.Attempts = i.Closed, i.Attempts
 	i.Tail = old.stage == Spilled
-	if to == Settling || i.Closed != 0 || i.Attempts != 0 {
+	if to == Evaluating || i.Closed != 0 || i.Attempts != 0 {
 		e.Restored = old.Restored || old.stage == Attempted
 		e.resume(i, &q.memory)
 	}

@@ -37,7 +37,7 @@ func (e *Entry) reminded(n *Entry) bool {
 	switch {
 	case a.Op != event.Entered || a.Began != b.Began || a.Object().UID() != b.Object().UID():
 		return false
-	case e.lane == nil || e.taken || e.Unseen || e.Letter != 0 || e.group != nil:
+	case e.lane == nil || e.taken || e.Unseen || e.DeadLetter != 0 || e.group != nil:
 		return false
 	case e.Progress == nil:
 		return true

@@ -90,7 +90,7 @@ func (s *script) run(f []string) {
 		fmt.Fprintln(&s.out, "coalesce", f[1], "-> gone", gone)
 	case "promote":
 		s.q.Promote(1000)
-		for e := s.q.Head.Unsettled(); e != nil; e = s.q.Head.Unsettled() {
+		for e := s.q.Head.NextUnplaced(); e != nil; e = s.q.Head.NextUnplaced() {
 			s.q.Place(e, e.Object(), s.now)
 		}
 	case "wait":

@@ -93,9 +93,9 @@ func (c *Crew) work() {
 
 // step is the next action of the leader. The zero step means that it waits.
 type step struct {
-	taken     bool               // it has a batch
-	dismissed bool               // there are too many workers, and it ends
-	unsettled *backlog.Unsettled // an entry whose filter and key must be evaluated
+	taken     bool              // it has a batch
+	dismissed bool              // there are too many workers, and it ends
+	unplaced  *backlog.Unplaced // an entry whose filter and key must be evaluated
 
 	config *Config         // the configuration of the step
 	again  <-chan struct{} // a channel that ends the wait, beside signals
@@ -116,7 +116,7 @@ func (c *Crew) next(ctx context.Context, w *worker) bool {
 			return true
 		case s.dismissed:
 			return false
-		case s.unsettled != nil:
+		case s.unplaced != nil:
 			c.assignLane(ctx, &s)
 		default:
 			c.leader.Wait(ctx, s.again, s.also)
@@ -130,7 +130,7 @@ func (c *Crew) next(ctx context.Context, w *worker) bool {
 
 // assignLane assigns a lane to an entry, unless the configuration has changed.
 func (c *Crew) assignLane(ctx context.Context, s *step) {
-	v, filtered := s.config.Evaluate(ctx, s.unsettled.Delta, s.unsettled.Unseen)
+	v, filtered := s.config.Evaluate(ctx, s.unplaced.Delta, s.unplaced.Unseen)
 	if ctx.Err() != nil {
 		return
 	}
@@ -138,7 +138,7 @@ func (c *Crew) assignLane(ctx context.Context, s *step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.config == r.Config() {
-		r.backlog.Settle(s.unsettled, &v, filtered)
+		r.backlog.AssignLane(s.unplaced, &v, filtered)
 		r.changed()
 	}
 }
@@ -157,15 +157,15 @@ func (c *Crew) step(w *worker) step {
 		c.leader.Signal() // this worker may have consumed a signal for the others
 		return step{dismissed: true}
 	}
-	if !b.Settled && b.Old == nil {
+	if !b.AllPlaced && b.Old == nil {
 		if !config.IsReady() {
 			// the next configuration may have another Ready
 			return step{config: config, again: config.Ready, also: config.current.Done()}
 		}
-		if next := b.NextUnsettled(); next != nil {
-			return step{config: config, unsettled: next}
+		if next := b.NextUnplaced(); next != nil {
+			return step{config: config, unplaced: next}
 		}
-		b.Settled = true
+		b.AllPlaced = true
 		r.changed()
 	}
 	return c.poll(w)
@@ -229,7 +229,7 @@ func (r *Route) Idle() bool {
 		return true
 	case r.conditions.catching != nil && r.Config().IsReady() && r.Config().CaughtUp():
 		return false
-	case !b.Settled:
+	case !b.AllPlaced:
 		return !r.Config().IsReady()
 	case !c.leader.Waits(now), b.Queue.Lanes.GateIsOpen():
 		return false

@@ -18,39 +18,39 @@ type redeliveries struct {
 }
 
 // Redeliver enqueues the delta of a dead letter again, see pipeline.Redeliver.
-func (r *Route) Redeliver(ctx context.Context, letter checkpoint.Letter) error {
-	return r.redeliveries.redeliver(ctx, letter)
+func (r *Route) Redeliver(ctx context.Context, deadLetter checkpoint.Letter) error {
+	return r.redeliveries.redeliver(ctx, deadLetter)
 }
 
-func (l *redeliveries) redeliver(ctx context.Context, letter checkpoint.Letter) error {
+func (l *redeliveries) redeliver(ctx context.Context, deadLetter checkpoint.Letter) error {
 	c := l.Config()
-	closed, err := c.allBut(letter.Sink)
+	closed, err := c.allBut(deadLetter.Sink)
 	if err != nil {
 		return err
 	}
-	d := *letter.Delta
+	d := *deadLetter.Delta
 	d.Redelivered, d.Transit().Durable = true, nil
-	if err := l.reserve(letter.ID); err != nil {
+	if err := l.reserve(deadLetter.ID); err != nil {
 		return err
 	}
-	v, filtered := c.Evaluate(ctx, &d, letter.Unseen)
+	v, filtered := c.Evaluate(ctx, &d, deadLetter.Unseen)
 	if err := ctx.Err(); err != nil {
-		l.release(letter.ID)
+		l.release(deadLetter.ID)
 		return err
 	}
 	if filtered {
 		l.Config().Count.Filtered.Inc()
-		l.remove(ctx, []uint64{letter.ID})
+		l.remove(ctx, []uint64{deadLetter.ID})
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c != l.Config() {
-		delete(l.pending, letter.ID)
+		delete(l.pending, deadLetter.ID)
 		return fmt.Errorf("route %q has just changed: try again", c.Name)
 	}
 	e := l.backlog.Queue.Add(queue.Item{
-		Delta: &d, From: queue.DeadLetter, Letter: letter.ID, Since: l.now(), Closed: closed, Unseen: v.Err != nil,
+		Delta: &d, From: queue.DeadLetter, DeadLetter: deadLetter.ID, Since: l.now(), Closed: closed, Unseen: v.Err != nil,
 	})
 	e.Progress.Dead = v.Err
 	l.backlog.Queue.PlaceAttempted(e, v.Lane)
@@ -88,7 +88,7 @@ func (l *redeliveries) reserve(letter uint64) error {
 		return errors.New("the dead letter is being redelivered already: wait for the result")
 	case l.paused.on():
 		return fmt.Errorf("route %q is paused: fix the cause, then run router resume %s", l.Config().Name, l.Config().Name)
-	case !l.backlog.Settled:
+	case !l.backlog.AllPlaced:
 		return fmt.Errorf("route %q is not ready: try again when its sources have synced, see router status", l.Config().Name)
 	case l.backlog.Queue.Tailed() || l.backlog.Queue.Len() >= l.Config().Capacity:
 		return fmt.Errorf("the queue of route %q is full (queue.memory): try again when its backlog is smaller", l.Config().Name)

@@ -113,7 +113,7 @@ func (r *Route) Status() Status {
 	}
 	return Status{
 		Name: c.Name, ID: c.ID, Pending: q.Len(), Kept: kept, OnDisk: q.Tail.Len(), Oldest: q.Oldest(),
-		Waiting: !r.backlog.Settled && !c.IsReady(), Paused: r.paused.reason, HeldBy: r.links.heldBy(),
+		Waiting: !r.backlog.AllPlaced && !c.IsReady(), Paused: r.paused.reason, HeldBy: r.links.heldBy(),
 	}
 }
 

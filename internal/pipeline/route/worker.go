@@ -163,11 +163,11 @@ func (w *worker) ack(e *queue.Entry, now time.Time) {
 	}
 	count.Seconds.Observe(now.Sub(e.Since).Seconds())
 	switch {
-	case e.Letter == 0:
+	case e.DeadLetter == 0:
 	case e.Progress.PassedOn && q.Changes.On:
-		w.passedOn = append(w.passedOn, e.Letter)
+		w.passedOn = append(w.passedOn, e.DeadLetter)
 	default:
-		w.acked = append(w.acked, e.Letter)
+		w.acked = append(w.acked, e.DeadLetter)
 	}
 	if e.Progress.Empty() {
 		q.Unspent.Add(e)

@@ -85,7 +85,7 @@ func TestLimitOfACut(t *testing.T) {
 
 	s, crash = live(old, true)
 	admit(s, "c")
-	must.Succeed(t, s.pipeline.Settle(t.Context()))
+	must.Succeed(t, s.pipeline.WaitDelivered(t.Context()))
 	cut(s)
 	crash()
 
@@ -99,7 +99,7 @@ func TestLimitOfACut(t *testing.T) {
 	if err != nil || len(owed) > 1 || len(owed) == 1 && owed[0].Delta.Suppressed != 3 {
 		t.Errorf("%d are owed, %v", len(owed), err)
 	}
-	must.Succeed(t, s.pipeline.Settle(t.Context()))
+	must.Succeed(t, s.pipeline.WaitDelivered(t.Context()))
 	if want := []string{"ns/a", "ns/e"}; !slices.Equal(out.list, want) {
 		t.Errorf("got %q, want %q", out.list, want)
 	}

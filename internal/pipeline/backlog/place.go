@@ -6,24 +6,24 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Unsettled is an entry without a lane: its filter and key are still to be evaluated.
-type Unsettled struct {
+// Unplaced is an entry without a lane: its filter and key are still to be evaluated.
+type Unplaced struct {
 	Delta  *event.Delta
 	Unseen bool // the filter has not decided yet
 
 	entry *queue.Entry
 }
 
-// NextUnsettled returns the first entry without a lane; nil: there is none.
-func (b *Backlog) NextUnsettled() *Unsettled {
-	if e := b.Queue.Head.Unsettled(); e != nil {
-		return &Unsettled{e.Delta, e.Unseen, e}
+// NextUnplaced returns the first entry without a lane; nil: there is none.
+func (b *Backlog) NextUnplaced() *Unplaced {
+	if e := b.Queue.Head.NextUnplaced(); e != nil {
+		return &Unplaced{e.Delta, e.Unseen, e}
 	}
 	return nil
 }
 
-// Settle assigns a lane to an entry by a verdict of the present configuration.
-func (b *Backlog) Settle(next *Unsettled, v *spec.Verdict, filtered bool) {
+// AssignLane assigns a lane to an entry by a verdict of the present configuration.
+func (b *Backlog) AssignLane(next *Unplaced, v *spec.Verdict, filtered bool) {
 	e := next.entry
 	switch {
 	case filtered:
