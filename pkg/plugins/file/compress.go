@@ -78,7 +78,7 @@ func (c *compressor) run(ctx context.Context) {
 			return
 		case <-c.wake:
 			if err := c.all(ctx); err != nil && ctx.Err() == nil {
-				c.log.WarnContext(ctx, "a file that was put aside is not compressed: it is tried again after the next one", slog.Any("err", err))
+				c.log.WarnContext(ctx, "a rotated file could not be compressed; the next rotation tries it again", slog.Any("err", err))
 			}
 		}
 	}

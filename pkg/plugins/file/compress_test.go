@@ -237,7 +237,7 @@ func TestCompressionFails(t *testing.T) {
 		plugins.SinkEnv{Env: plugins.Env{Name: "log", Log: slog.New(slog.NewTextHandler(lineWriter(said), nil)), Metrics: metrics.New()}})
 	must.Succeed(t, err)
 	write(t, s, numbered(1, 1))
-	if got := <-said; !strings.Contains(got, "level=WARN") || !strings.Contains(got, "is not compressed") || !strings.Contains(got, asideName) {
+	if got := <-said; !strings.Contains(got, "level=WARN") || !strings.Contains(got, "could not be compressed") || !strings.Contains(got, asideName) {
 		t.Errorf("the log says %q", got)
 	}
 	write(t, s, numbered(2, 1))

@@ -140,7 +140,7 @@ func (kind) Probe(_ context.Context, node config.Node) error {
 	if err == nil {
 		info, err := f.Stat()
 		if err == nil && !info.Mode().IsRegular() {
-			err = fmt.Errorf("%s is no regular file", c.Path)
+			err = fmt.Errorf("%s is not a regular file", c.Path)
 		}
 		return errors.Join(err, f.Close())
 	}

@@ -189,7 +189,7 @@ func TestFullDiskAtCompression(t *testing.T) {
 	must.Succeed(t, err)
 	room(t, 20<<10)
 	write(t, s, numbered(2000, 1))
-	if got := <-said; !strings.Contains(got, "is not compressed") {
+	if got := <-said; !strings.Contains(got, "could not be compressed") {
 		t.Errorf("the log says %q", got)
 	}
 	must.Report(t, s.Close(t.Context()))

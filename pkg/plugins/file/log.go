@@ -107,7 +107,7 @@ func (l *log) open() (err error) {
 	}
 	l.torn = true
 	if info, err := l.file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", l.cfg.Path)
+		return fmt.Errorf("%s is not a regular file", l.cfg.Path)
 	}
 	if err := lock(l.file); err != nil {
 		return err

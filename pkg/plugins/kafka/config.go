@@ -69,7 +69,7 @@ func (c *sinkConfig) Validate(n config.Node) config.Problems {
 		}
 	}
 	if c.Topic != "" && (!topicPattern.MatchString(c.Topic) || strings.Trim(c.Topic, ".") == "" && len(c.Topic) < 3) {
-		problems = append(problems, n.At("topic").Problemf("is no topic: at most 249 letters, digits, dots, - and _, and more than one or two dots"))
+		problems = append(problems, n.At("topic").Problemf("is not a topic name: at most 249 letters, digits, dots, - and _, and more than one or two dots"))
 	}
 	return problems
 }
@@ -97,7 +97,7 @@ func (s *saslConfig) Validate(n config.Node) config.Problems {
 	case (s.User == "") != s.Password.IsZero():
 		return config.Problems{n.Problemf("needs both user and password")}
 	case s.User == "" && slices.Contains(n.Keys(), "mechanism"):
-		return config.Problems{n.Problemf("needs a user and a password: without them nobody introduces itself")}
+		return config.Problems{n.Problemf("needs user and password: set both, or remove this key")}
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (s *sink) judge(ctx context.Context, op *operation, err error) error {
 	case status == nil:
 		return s.unavailable(ctx, err)
 	case s.settled(ctx, op, status):
-		s.log.DebugContext(ctx, "nothing is left to be written", slog.String("operation", op.String()), slog.String("reason", string(status.Reason)))
+		s.log.DebugContext(ctx, "the operation is already done", slog.String("operation", op.String()), slog.String("reason", string(status.Reason)))
 		return nil
 	}
 	said := fmt.Errorf("the API server answered %s", describe(op, status))

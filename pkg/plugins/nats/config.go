@@ -123,14 +123,14 @@ func (s *streamConfig) Validate(n config.Node) config.Problems {
 		problems = append(problems, n.At("create").Problemf("needs the stream's name"))
 	}
 	if s.MaxAge > 0 && s.Duplicates > s.MaxAge {
-		problems = append(problems, n.At("duplicates").Problemf("must not be longer than maxAge: what the stream has forgotten it cannot compare with"))
+		problems = append(problems, n.At("duplicates").Problemf("must not be longer than maxAge: the stream cannot detect duplicates of removed events"))
 	}
 	if s.Create {
 		return problems
 	}
 	for _, key := range []string{"storage", "replicas", "maxAge", "maxBytes", "duplicates"} {
 		if slices.Contains(n.Keys(), key) {
-			problems = append(problems, n.At(key).Problemf("is of a stream that the router makes: add create: true, or remove it"))
+			problems = append(problems, n.At(key).Problemf("applies to a created stream only: add create: true, or remove this key"))
 		}
 	}
 	return problems

@@ -116,13 +116,13 @@ func TestWindow(t *testing.T) {
 func TestNobodyAnswers(t *testing.T) {
 	s := serve(t, func(o *server.Options) { o.JetStream = false })
 	all := sinktest.Events(t, "web", 3, 20)
-	sinktest.Complains(t, open(t, "servers: "+s.ClientURL()), all, "no stream takes the subject", "JetStream")
+	sinktest.Complains(t, open(t, "servers: "+s.ClientURL()), all, "no stream has the subject", "JetStream")
 	sinktest.Complains(t, open(t, fmt.Sprintf("{servers: %q, timeout: 300ms, stream: {name: k8s, create: true}}", s.ClientURL())), all, "stream k8s: ")
 
 	s = serve(t, nil)
 	st := stream(t, admin(t, s), jetstream.StreamConfig{Subjects: []string{"k8s.nodes.>"}})
 	sink := open(t, "servers: "+s.ClientURL())
-	sinktest.Complains(t, sink, all, "no stream takes the subject")
+	sinktest.Complains(t, sink, all, "no stream has the subject")
 	if _, err := admin(t, s).UpdateStream(t.Context(), jetstream.StreamConfig{Name: "k8s", Subjects: []string{"k8s.>"}}); err != nil {
 		t.Fatal(err)
 	}

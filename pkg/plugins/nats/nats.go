@@ -240,7 +240,7 @@ func (w *write) judge(e *event.Event, err error) error {
 		return plugins.Reject(w.named(fmt.Errorf("event %s of %d bytes: larger than the max_payload of the server", e.ID, len(e.Data))))
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		w.link.ensured.Store(false)
-		return w.named(errors.New("no stream takes the subject: make one, or set stream.create; or JetStream is not ready"))
+		return w.named(errors.New("no stream has the subject, or JetStream is not ready: create a stream, or set stream.create"))
 	case errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum || api.ErrorCode == codeHeaderTooLarge):
 		return plugins.Reject(w.named(fmt.Errorf("event %s of %d bytes: %w", e.ID, len(e.Data), err)))
 	}

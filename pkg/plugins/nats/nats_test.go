@@ -206,7 +206,7 @@ func TestOrder(t *testing.T) {
 func TestOnce(t *testing.T) {
 	// Guarantee: broker-key-order
 	s := serve(t, nil)
-	sinktest.Complains(t, open(t, "servers: "+s.ClientURL()), sinktest.Events(t, "web", 3, 20), "no stream takes the subject")
+	sinktest.Complains(t, open(t, "servers: "+s.ClientURL()), sinktest.Events(t, "web", 3, 20), "no stream has the subject")
 	published := func() int64 {
 		connections, err := s.Connz(&server.ConnzOptions{})
 		if err != nil || len(connections.Conns) != 1 {
@@ -265,10 +265,10 @@ func TestStream(t *testing.T) {
 	js, all := admin(t, s), sinktest.Events(t, "web", 4, 20)
 	sink := open(t, "servers: "+s.ClientURL())
 	errs := sink.Write(t.Context(), all)
-	if v := sinktest.Verdicts(4, errs); v != "uuuu" || !strings.Contains(errs[0].Error(), "no stream takes the subject") {
+	if v := sinktest.Verdicts(4, errs); v != "uuuu" || !strings.Contains(errs[0].Error(), "no stream has the subject") {
 		t.Fatalf("got %s: %v", v, errs)
 	}
-	sinktest.Complains(t, open(t, fmt.Sprintf("{servers: %q, stream: {name: k8s}}", s.ClientURL())), all, "no stream takes the subject")
+	sinktest.Complains(t, open(t, fmt.Sprintf("{servers: %q, stream: {name: k8s}}", s.ClientURL())), all, "no stream has the subject")
 	if _, err := js.Stream(t.Context(), "k8s"); !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Fatalf("there is a stream: %v", err)
 	}

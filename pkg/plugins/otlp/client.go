@@ -181,7 +181,7 @@ func judge(err error, local bool) error {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.DataLoss:
 	case codes.ResourceExhausted:
 		if later == nil {
-			return tooMuch(fmt.Errorf("%w and not when to try again: is a request larger than the receiver takes?", err))
+			return tooMuch(fmt.Errorf("%w without a retry delay: the request may be larger than the receiver accepts", err))
 		}
 	case codes.InvalidArgument, codes.Internal, codes.Unknown: // from an exporter of a collector
 		return tooMuch(err)
@@ -220,7 +220,7 @@ func (h *httpClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, errors.New("not fit for a request")
+		return nil, errors.New("not valid in a request")
 	}
 	req.Header = headers.Clone()
 	req.Header.Set("Content-Type", "application/x-protobuf")
@@ -240,11 +240,11 @@ func (h *httpClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("the answer ended early: %w", plugins.Transport(err))
+		return nil, fmt.Errorf("the response ended early: %w", plugins.Transport(err))
 	}
 	answer := &collector.ExportLogsServiceResponse{}
 	if isProto(resp) && proto.Unmarshal(text, answer) != nil {
-		return nil, errors.New("the answer is not that of an OTLP receiver")
+		return nil, errors.New("the response is not that of an OTLP receiver")
 	}
 	return answer, nil
 }

@@ -63,7 +63,7 @@ func (c *sinkConfig) Validate(n config.Node) config.Problems {
 	case c.Protocol == "grpc" && (u.Port() == "" || strings.Trim(u.Path, "/") != ""):
 		problems = append(problems, n.At("endpoint").Problemf("needs a port and no path with gRPC, as in http://collector:4317; or set protocol: http"))
 	case u.Scheme == "http" && !c.TLS.IsZero():
-		problems = append(problems, n.At("tls").Problemf("is for an endpoint with https://"))
+		problems = append(problems, n.At("tls").Problemf("requires an endpoint with https://"))
 	}
 	return append(problems, c.validateHeaders(n.At("headers"))...)
 }

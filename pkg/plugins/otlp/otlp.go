@@ -154,7 +154,7 @@ func (s *sink) send(ctx context.Context, events []event.Event) error {
 		return plugins.Reject(s.named(&partialError{partial.GetRejectedLogRecords(), int64(len(events))}))
 	case partial.GetErrorMessage() != "":
 		// The warning is not logged, because it may quote the request.
-		s.log.WarnContext(ctx, "otlp: the receiver took all and has a warning of its own", "events", len(events))
+		s.log.WarnContext(ctx, "otlp: the receiver accepted all events with a warning", "events", len(events))
 	}
 	return nil
 }

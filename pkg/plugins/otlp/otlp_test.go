@@ -252,7 +252,7 @@ func TestProblems(t *testing.T) {
 		{"endpoint: http://u:s3cret@h:1", "endpoint", "has a user or password"},
 		{"endpoint: http://h", "endpoint", "needs a port and no path"},
 		{"endpoint: http://h:4317/v1/logs", "endpoint", "needs a port and no path"},
-		{"{endpoint: http://h:4317, tls: {serverName: x}}", "tls", "is for an endpoint with https://"},
+		{"{endpoint: http://h:4317, tls: {serverName: x}}", "tls", "requires an endpoint with https://"},
 		{"{endpoint: http://h:4317, headers: {a b: x}}", `headers["a b"]`, "is not a header name"},
 		{"{endpoint: http://h:4317, headers: {x-bin: x}}", "headers.x-bin", "is not a header name"},
 		{"{endpoint: http://h:4317, headers: {Content-Type: x}}", "headers.Content-Type", "set by the sink itself"},

@@ -234,7 +234,7 @@ func TestKilledWhileStopped(t *testing.T) {
 	signal(t, pid, stopSignal)
 	eventually(t, "the process is stopped", func() bool { return stateOf(pid) == "T" })
 	b.close()
-	contains(t, b.log.String(), "plugin does not end by itself and is killed")
+	contains(t, b.log.String(), "plugin did not stop in time; it is killed")
 }
 
 // TestGrandchildrenEnd: the processes that a plugin started end with it, after an exit and after a

@@ -157,7 +157,7 @@ func (p *process) configure(ctx context.Context) error {
 func (p *process) checkConfig(schema string) error {
 	problems, err := checkConfig(schema, p.s.text, p.s.node)
 	if errors.Is(err, errSchema) {
-		p.s.env.Log.Warn("the plugin's configuration is not compared with its schema", "err", printable.Text(err.Error(), child.TailSize))
+		p.s.env.Log.Warn("the plugin's configuration is not checked, because its schema cannot be used", "err", printable.Text(err.Error(), child.TailSize))
 		return nil
 	}
 	return errors.Join(err, problems.Err())
@@ -346,7 +346,7 @@ func (p *process) stop() error {
 	select {
 	case <-p.child.Exited():
 	case <-timer.C:
-		p.s.env.Log.Warn("plugin does not end by itself and is killed", "after", p.s.Limits.StopTimeout)
+		p.s.env.Log.Warn("plugin did not stop in time; it is killed", "after", p.s.Limits.StopTimeout)
 	}
 	return p.end()
 }

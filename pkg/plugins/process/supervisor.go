@@ -69,7 +69,7 @@ func (v *supervisor) run(ctx context.Context, p *process) {
 		v.set(nil)
 		v.s.env.Metrics.GuestsEnded.WithLabelValues(v.s.env.Name, p.reason).Inc()
 		if err := p.end(); err != nil {
-			v.s.env.Log.Error("what was left of the plugin could not be removed", "err", err)
+			v.s.env.Log.Error("the plugin could not be removed completely", "err", err)
 		}
 		if p = v.again(ctx, p.err); p == nil {
 			return
@@ -84,7 +84,7 @@ func (v *supervisor) again(ctx context.Context, err error) *process {
 	for {
 		pause, open := v.failed(err)
 		v.s.lines.Report()
-		v.s.env.Log.Warn("plugin was lost and is started again", "pause", pause, "breaker_open", open, "err", err)
+		v.s.env.Log.Warn("plugin was lost; it is restarted", "pause", pause, "breaker_open", open, "err", err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():

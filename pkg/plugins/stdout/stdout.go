@@ -115,7 +115,7 @@ func (s *sink) Close(ctx context.Context) error {
 		<-s.lock
 		return nil
 	case <-ctx.Done():
-		return errors.New("stdout: nobody reads, the last lines may be missing")
+		return errors.New("stdout: the reader does not read, the last lines may be missing")
 	}
 }
 

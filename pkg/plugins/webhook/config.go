@@ -122,11 +122,11 @@ func (c *sinkConfig) checkBody(n config.Node) (problems config.Problems) {
 	if c.Body == nil {
 		for _, key := range []string{"secrets", "contentType"} {
 			if at := n.At(key); !at.IsZero() {
-				problems = append(problems, at.Problemf("goes with body: add that, or remove it"))
+				problems = append(problems, at.Problemf("requires body: add body, or remove this key"))
 			}
 		}
 	} else if at := n.At("mode"); !at.IsZero() {
-		problems = append(problems, at.Problemf("is for CloudEvents, and body takes their place: remove one of the two"))
+		problems = append(problems, at.Problemf("applies to CloudEvents, which body replaces: remove one of the two"))
 	} else if _, err := expr.CompileEvent(c.Body.Text); err != nil {
 		for _, failed := range expr.CompileErrors(err) {
 			for _, issue := range failed.Issues {
@@ -138,7 +138,7 @@ func (c *sinkConfig) checkBody(n config.Node) (problems config.Problems) {
 		}
 	}
 	if at := n.At("maxBatch"); !at.IsZero() && c.Mode != batched {
-		problems = append(problems, at.Problemf("goes with mode: batched"))
+		problems = append(problems, at.Problemf("requires mode: batched"))
 	}
 	return problems
 }

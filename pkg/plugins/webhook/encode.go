@@ -37,7 +37,7 @@ func newMessage(contentType string, body []byte) *message {
 // Such an event is rejected.
 func checked(e *event.Event) error {
 	if e.ID == "" || e.Type == "" || e.Source == "" {
-		return plugins.Reject(fmt.Errorf("event %s is no CloudEvent: it has no id, type or source", e.ID))
+		return plugins.Reject(fmt.Errorf("event %s is not a CloudEvent: it has no id, type or source", e.ID))
 	}
 	return nil
 }
@@ -132,13 +132,13 @@ func (b *body) encode(ctx context.Context, e *event.Event) (*message, error) {
 	case err != nil:
 		return nil, plugins.Reject(fmt.Errorf("event %s: body: %w", e.ID, err))
 	case string(out) == "null":
-		return nil, plugins.Reject(fmt.Errorf("event %s: body: the result is null: let the route's filter or emit leave out what is not to be sent", e.ID))
+		return nil, plugins.Reject(fmt.Errorf("event %s: body: the result is null: exclude such events in the route's filter or emit", e.ID))
 	}
 	m := newMessage(typeJSON, out)
 	if out[0] == '"' {
 		var text string
 		if err := json.Unmarshal(out, &text); err != nil {
-			return nil, plugins.Reject(errors.New("body: the result is no text"))
+			return nil, plugins.Reject(errors.New("body: the result is not text"))
 		}
 		m = newMessage(typeText, []byte(text))
 	}

@@ -134,7 +134,7 @@ func (s *sink) secretsOf(address string, r *http.Request) []string {
 func (s *sink) request(ctx context.Context, u *url.URL, m *message) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(m.body))
 	if err != nil {
-		return nil, errors.New("url: not fit for a request")
+		return nil, errors.New("url: not valid in a request")
 	}
 	headers, err := httpsink.Header(s.headers)
 	if err != nil {
