@@ -132,3 +132,24 @@ func TestConfigurations(t *testing.T) {
 		t.Errorf("only %d configurations were found", checked)
 	}
 }
+
+// TestMakeTargets: each target of make in a document is in the Makefile.
+func TestMakeTargets(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	must.Succeed(t, err)
+	named := 0
+	for name, text := range readDocuments(t) {
+		for _, m := range makeTarget.FindAllStringSubmatch(text, -1) {
+			named++
+			if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(m[1]) + `:`).Match(makefile) {
+				t.Errorf("%s: make %s: the Makefile has no such target", name, m[1])
+			}
+		}
+	}
+	if named < 10 {
+		t.Errorf("only %d targets were found", named)
+	}
+}
+
+// makeTarget is a target in a line of code, or in a code span.
+var makeTarget = regexp.MustCompile("(?m)(?:^    |^\\$ |`)(?:[A-Z]+=\\S+ )?make ([a-z][a-z0-9/-]*)")
