@@ -102,7 +102,7 @@ complete -p router >&2
 printf '%s\n' "${COMPREPLY[@]}"
 `
 
-// TestBash: bash completes what the hidden command proposes, and files and folders by itself.
+// TestBash: bash completes the candidates of the hidden command, and files and folders by itself.
 func TestBash(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {

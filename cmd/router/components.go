@@ -16,7 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/webhook"
 )
 
-// components is THE list of what the router is made of: a new kind of handler or sink is one folder
+// components is THE list of the kinds of handlers and sinks: a new kind of handler or sink is one folder
 // and one line here.
 func components() compile.Components {
 	return compile.Components{

@@ -192,7 +192,7 @@ func (d *dlq) drop(ctx context.Context) error {
 	return d.conclude(outcome, err, "Dropped")
 }
 
-// conclude says what was done. It is an error if anything was not.
+// conclude prints the outcome. It returns an error if a dead letter was left unchanged.
 func (d *dlq) conclude(outcome api.Outcome, err error, done string) error {
 	if err != nil {
 		return err

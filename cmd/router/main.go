@@ -27,7 +27,7 @@ import (
 // version is set by the Makefile.
 var version = "dev"
 
-// drainTimeout is shorter than the 30 seconds that Kubernetes gives a pod by default: what is left
+// drainTimeout is shorter than the 30 seconds that Kubernetes gives a pod by default: the rest
 // is for the last cut, and for closing.
 const drainTimeout = 20 * time.Second
 

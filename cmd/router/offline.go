@@ -62,7 +62,7 @@ unknown. The values in Secrets come redacted from a running router.`,
 	}
 }
 
-// offline is what the commands that need no cluster have in common.
+// offline has the flags that the commands without a cluster share.
 type offline struct {
 	input       explain.Input
 	object, old string   // paths

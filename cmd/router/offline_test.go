@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 
-// TestOffline runs the commands of each archive. The comment of an archive says what it tests. A
+// TestOffline runs the commands of each archive. The comment of an archive describes the test. A
 // file run contains a command line, one argument a line, and the file out behind it the exit code,
 // standard output and, behind ---, standard error. A file env sets variables for the commands behind
 // it, and a file stdin is their standard input.

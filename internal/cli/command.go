@@ -34,7 +34,7 @@ type Command struct {
 	Commands []Command
 }
 
-// Example is a command line and what it does.
+// Example is a command line with an explanation.
 type Example struct{ Line, Text string }
 
 // Run runs a command. Args are the arguments without flags.
@@ -109,6 +109,9 @@ func (p *Program) Main(ctx context.Context, s Streams, args []string) int {
 		args = append([]string{p.Version}, args[1:]...)
 	case isFlag(first) && p.Default != "":
 		c := p.find(p.Default)
+		if late := p.lateCommand(c, args); late != "" {
+			return p.end(s, name, name+" help", Mistakef("flags come behind the command, as in %s %s -config FILE", name, late))
+		}
 		return p.start(ctx, s, c, name, name+" help "+c.Name, args)
 	}
 	c, name, rest, err := p.resolve(args)
@@ -123,6 +126,16 @@ func (p *Program) Main(ctx context.Context, s Streams, args []string) int {
 		return CodeOK
 	}
 	return p.start(ctx, s, c, name, pointer(p.Name, name), rest)
+}
+
+// lateCommand returns the name of a command behind the flags of the default command.
+func (p *Program) lateCommand(c *Command, args []string) string {
+	flags := newFlags()
+	c.Setup(flags)
+	if words, _ := flags.split(args); len(words) > 0 && p.find(words[0]) != nil {
+		return words[0]
+	}
+	return ""
 }
 
 // start runs a command, or prints its help if the flags ask for it.

@@ -178,7 +178,7 @@ func isBool(f *flag.Flag) bool {
 	return ok && b.IsBoolFlag()
 }
 
-// remedy says what a value must look like. Errors of the flag package ("parse error") do not.
+// remedy returns the required form of a value. Errors of the flag package ("parse error") lack it.
 func remedy(f *flag.Flag, err error) string {
 	getter, ok := f.Value.(flag.Getter)
 	if !ok {

@@ -107,6 +107,9 @@ func table(w io.Writer, rows [][2]string) {
 			width = max(width, n)
 		}
 	}
+	if width == 0 {
+		width = 2 // all names stand on lines of their own
+	}
 	indent := width + 4
 	for _, r := range rows {
 		gap := strings.Repeat(" ", max(0, width-utf8.RuneCountInString(r[0]))+2)

@@ -9,8 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/terminal"
 )
 
-// Logging says what is logged, and how. The zero Logging chooses the format by the place: text for
-// a terminal, JSON for everything else.
+// Logging is the level and the format of the log. Without -log-format the format is text on a
+// terminal and JSON elsewhere.
 type Logging struct {
 	Level  slog.Level
 	format string
@@ -44,7 +44,7 @@ func (v *levelValue) String() string {
 	return map[slog.Level]string{slog.LevelDebug: "debug", slog.LevelInfo: "info", slog.LevelWarn: "warn"}[*v.level]
 }
 
-// New returns a logger. Control characters in what it writes are escaped.
+// New returns a logger, which escapes control characters.
 func (l Logging) New(w io.Writer) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: l.Level}
 	if e, ok := w.(*printable.Escaper); ok {

@@ -1,5 +1,5 @@
-// Package cli is what the commands of the router share: flags, printing, and how to find a running
-// router.
+// Package cli has the shared parts of the router's commands: the table of commands with its help and
+// completion, flags, printing, and the connection to a running router.
 package cli
 
 import (

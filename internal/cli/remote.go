@@ -7,8 +7,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// Remote is what the commands that talk to a running router have in common: which router, and how
-// to print. Connect sets Client.
+// Remote has the shared flags of the commands that talk to a running router: its address and the
+// format of the output. Connect sets Client.
 type Remote struct {
 	Config, Addr, Output string
 	Formats              []string // of output, the default first; nil: table and json

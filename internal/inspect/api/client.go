@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -117,7 +118,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("the router does not answer at %s: is it running, and is that its listen.api? %w", c.addr, err)
+		return nil, fmt.Errorf("the router does not answer at %s: is it running, and is that its listen.api? %w", c.addr, reason(err))
 	}
 	if response.StatusCode == http.StatusOK {
 		return response, nil
@@ -128,4 +129,16 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 		return nil, fmt.Errorf("%s answers %s: is that the router's listen.api?", c.addr, response.Status)
 	}
 	return nil, errors.New(p.Error)
+}
+
+// reason returns the reason of an error of a request: the address is known.
+func reason(err error) error {
+	if number := syscall.Errno(0); errors.As(err, &number) {
+		return number
+	}
+	var request *url.Error
+	if errors.As(err, &request) {
+		return request.Err
+	}
+	return err
 }
