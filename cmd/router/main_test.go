@@ -186,7 +186,7 @@ routes:
 	const want = `config.yaml:5:9: define.crashing: core.v1.ContainerStatus has no field "restartCont"; did you mean "restartCount"? (for source "pods", in routes[2].filter)
         c.restartCont > 3)
           ^^^^^^^^^^^
-config.yaml:9:23: warning: sources.widgets.resource: what example.com/v1/widgets look like is not known, so the fields in expressions about them are not checked: router check -connect asks the cluster, router schema pull saves what it says
+config.yaml:9:23: warning: sources.widgets.resource: the schema of example.com/v1/widgets is unknown, so the fields in expressions about it are not checked: router check -connect asks the cluster for it, router schema pull saves it
 config.yaml:12:56: routes[0].filter: core.v1.PodSpec has no field "unschedulable" (for source "pods")
     - {name: a, from: [pods, nodes], filter: object.spec.unschedulable, to: out}
                                                          ^^^^^^^^^^^^^

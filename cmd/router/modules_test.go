@@ -87,7 +87,7 @@ func TestCheckModules(t *testing.T) {
 		{"a program", guest(false, unreachable, "_start", ""), "", cli.CodeUsage, "rtr_abi_version: the guest trapped: unreachable: it is a program, not a library: build it with -buildmode=c-shared (Go)"},
 		{"too little fuel", guest(false, loop, "other", ""), ", limits: {initFuel: 10k}", cli.CodeUsage, "raise limits.initFuel"},
 		{"a right that is missing", guest(true, []byte{0x41, 1}, "other", ""), "", cli.CodeUsage, "it imports rtr_v1.http: add allow: {http: "},
-		{"one that needs the network", guest(true, asks, "other", request), grant, cli.CodeOK, "warning: handlers.h.wasm.module: its start sends requests, which this check does not"},
+		{"one that needs the network", guest(true, asks, "other", request), grant, cli.CodeOK, "warning: handlers.h.wasm.module: its start fails without requests, which this check does not send"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Chdir(t.TempDir())

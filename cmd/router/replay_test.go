@@ -117,7 +117,7 @@ func TestReplay(t *testing.T) {
 			t.Errorf("%s: got\n%s\nwant\n%s", route, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	for _, want := range []string{"9 deltas of cluster here, recorded at 2026-01-02T03:04:05Z", `a source is not in the recording`, `no such source`, "events have other ids"} {
+	for _, want := range []string{"9 deltas of cluster here, recorded at 2026-01-02T03:04:05Z", `it is not in the recording`, `the configuration does not have it`, "the ids of events differ"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("%q is missing in %s", want, log)
 		}
@@ -169,7 +169,7 @@ func TestReplayRefuses(t *testing.T) {
 		{"replay -config bad.yaml r.ndjson", 2, "bad.yaml:1:"},
 		{"replay -config config.yaml -speed -1 r.ndjson", 2, "give a number"},
 		{"replay -config config.yaml -speed NaN r.ndjson", 2, "give a number"},
-		{"replay -config config.yaml other.ndjson", 1, "sources.pods: it is of v1/pods, and what was recorded under this name is of v1/services"},
+		{"replay -config config.yaml other.ndjson", 1, "sources.pods: its resource is v1/pods, but that of the recorded source is v1/services"},
 		{"replay help", 0, "RECORDING may be -"},
 		{"record help", 0, "-drop PATH"},
 		{"record", 2, "-o FILE is missing"},

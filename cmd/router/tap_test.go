@@ -33,15 +33,15 @@ func TestTap(t *testing.T) {
 		{"-route r", 2, "", "config.yaml: "},
 		{"-o yaml -api " + addr, 2, "", "-o yaml: write text or json."},
 		{"-route r -api " + addr, 1, "", "there is no route r"},
-		{"-api " + addr, 1, "… 2 more\n03:04:05.006 added pods ns/a  r: no match: a == 1  (c.yaml:1:2): no such key\n", "the router ended the tap"},
-		{"-api " + addr, 1, "updated nodes n  down: holds, told since 03:03:05, due at 2026-01-03 03:04:05\n", "the router ended the tap"},
+		{"-api " + addr, 1, "… 2 more\n03:04:05.006 added pods ns/a  r: no match: a == 1  (c.yaml:1:2): no such key\n", "the router closed the tap"},
+		{"-api " + addr, 1, "updated nodes n  down: holds, told since 03:03:05, due at 2026-01-03 03:04:05\n", "the router closed the tap"},
 		{
 			"-color always -api " + addr, 1,
-			"\x1b[2m03:04:05.006\x1b[0m \x1b[32madded\x1b[0m pods \x1b[1mns/a\x1b[0m  r: \x1b[2mno match\x1b[0m: a == 1  (c.yaml:1:2): no such key\n", "ended",
+			"\x1b[2m03:04:05.006\x1b[0m \x1b[32madded\x1b[0m pods \x1b[1mns/a\x1b[0m  r: \x1b[2mno match\x1b[0m: a == 1  (c.yaml:1:2): no such key\n", "closed",
 		},
-		{"-color auto -api " + addr, 1, "added pods ns/a  r: no match", "ended"},
+		{"-color auto -api " + addr, 1, "added pods ns/a  r: no match", "closed"},
 		{"-color often -api " + addr, 2, "", "auto, always or never"},
-		{"-o json -api " + addr, 1, `"key":"ns/a","route":"r","verdict":"no match"`, "the router ended the tap"},
+		{"-o json -api " + addr, 1, `"key":"ns/a","route":"r","verdict":"no match"`, "the router closed the tap"},
 	} {
 		checkRun(t, append([]string{"tap"}, strings.Fields(c.args)...), c.code, c.stdout, c.stderr)
 	}

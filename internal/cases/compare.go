@@ -60,7 +60,7 @@ func diff(streams []stream) string {
 	}
 	text := unified(want, got)
 	if text == "" && !allOK(streams) { // the difference is invisible, such as 1 and "1"
-		text = "what came differs from what was expected\n"
+		text = "the results differ from the expectations only in types, as 1 and \"1\" do\n"
 	}
 	return text
 }

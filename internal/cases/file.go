@@ -168,7 +168,7 @@ func (c *checker) check(doc *document, update bool) {
 		s.write()
 		t.kinds = kinds
 		if missing := !slices.Contains(t.Node.Keys(), "expect"); missing && !update {
-			c.problemf(t.Node, "expect is missing: list the events, or write `expect: none`; router test -update writes what comes")
+			c.problemf(t.Node, "expect is missing: list the events, or write `expect: none`; router test -update adds it")
 		}
 		c.expect(t)
 		c.times(t)
@@ -190,12 +190,12 @@ func (c *checker) times(t *testCase) {
 	}
 	for i, d := range t.Given.Deltas {
 		if d.ends() > *t.Given.Until {
-			c.problemf(given.At("deltas").Items()[i], "happens, or ends, after the end of the case, which is until %s", short(*t.Given.Until))
+			c.problemf(given.At("deltas").Items()[i], "is after the end of the case (until: %s)", short(*t.Given.Until))
 		}
 	}
 	for _, e := range t.expected {
 		if e.At != nil && *e.At > *t.Given.Until {
-			c.problemf(e.Node.At("at"), "is after the end of the case, which is until %s", short(*t.Given.Until))
+			c.problemf(e.Node.At("at"), "is after the end of the case (until: %s)", short(*t.Given.Until))
 		}
 	}
 }
@@ -240,7 +240,7 @@ func (c *checker) expectation(t *testCase, e *expectation) {
 		return
 	}
 	if len(t.Routes) > 0 && !slices.Contains(t.Routes, e.Route) {
-		c.problemf(e.Node.At("route"), "route %q is not looked at: add it to the routes of the case", e.Route)
+		c.problemf(e.Node.At("route"), "route %q is not among the routes of the case: add it there", e.Route)
 	}
 	if e.hasSink() && !slices.ContainsFunc(r.To, func(t config.Target) bool { return t.Is(&e.Sink) }) {
 		c.noTarget(r, &e.Sink)
@@ -257,7 +257,7 @@ func (c *checker) expectation(t *testCase, e *expectation) {
 		}
 	}
 	if e.Exact && e.Data.IsZero() {
-		c.problemf(e.Node.At("exact"), "does not go without data")
+		c.problemf(e.Node.At("exact"), "needs data")
 	}
 	var err error
 	if e.data, err = valueOf(e.Data); err != nil {

@@ -300,7 +300,7 @@ func results(outcomes []simulate.Outcome, start time.Time) (all []*result, err e
 }
 
 // errUnlike reports a layout that rewrite does not understand.
-var errUnlike = errors.New("the text is laid out in an unusual way: lay out its cases as an indented list")
+var errUnlike = errors.New("the layout of the file is not supported: write its cases as an indented list")
 
 // unlike returns an error if a new text of a document differs in more than its expectations.
 func (d *document) unlike(file, fresh string) error {

@@ -82,7 +82,7 @@ func (s *script) source(at config.Node, name string) string {
 func (s *script) restart(d *delta) {
 	switch keys := d.Node.Keys(); {
 	case slices.ContainsFunc(keys, func(key string) bool { return key != "at" && key != "restart" }):
-		s.problemf(d.Node, "restart is of the router: it stands with nothing but at")
+		s.problemf(d.Node, "restart concerns the router: it has no other key than at")
 	case d.At < s.up:
 		s.problemf(d.Node, "the router is down until %s", short(s.up))
 	}
@@ -135,7 +135,7 @@ func (s *script) sourceOf(d *delta) string {
 	}
 	names := slices.Sorted(maps.Keys(s.cfg.Sources))
 	if len(names) > 1 {
-		s.problemf(d.Node, "source is missing: say which of %s", strings.Join(names, ", "))
+		s.problemf(d.Node, "source is missing: name one of %s", strings.Join(names, ", "))
 		return ""
 	}
 	return s.cfg.Sources[names[0]].Resource
@@ -165,7 +165,7 @@ func (s *script) add(resource string, n, at config.Node) object {
 	}
 	key := keyOf(o).String()
 	if s.now[resource][key] != nil {
-		s.problemf(at, "%s is there already: say updated", key)
+		s.problemf(at, "%s exists already: write updated", key)
 		return nil
 	}
 	s.put(resource, o)
@@ -181,7 +181,7 @@ func (s *script) update(resource string, n config.Node) object {
 	metadata, _ := patch["metadata"].(object)
 	name, _ := metadata["name"].(string)
 	if name == "" {
-		s.problemf(n, "metadata.name is missing: it says which object")
+		s.problemf(n, "metadata.name is missing: it identifies the object")
 		return nil
 	}
 	old := s.existing(resource, n, keyOf(patch).String())
@@ -209,7 +209,7 @@ func (s *script) object(resource string, n config.Node) object {
 	}
 	metadata, _ := o["metadata"].(object)
 	if name, _ := metadata["name"].(string); name == "" {
-		s.problemf(n, "metadata.name is missing, or no text: write an object as kubectl get -o yaml does")
+		s.problemf(n, "metadata.name is missing or is not text: write an object as kubectl get -o yaml does")
 		return nil
 	}
 	for _, field := range []string{"namespace", "uid"} {
@@ -222,7 +222,7 @@ func (s *script) object(resource string, n config.Node) object {
 	if o["apiVersion"] == nil {
 		o["apiVersion"] = version
 	} else if o["apiVersion"] != version {
-		s.problemf(n.At("apiVersion"), "is %v, and the source watches %s", o["apiVersion"], resource)
+		s.problemf(n.At("apiVersion"), "is %v, but the source watches %s", o["apiVersion"], resource)
 		return nil
 	}
 	if kind, ok := o["kind"].(string); ok {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-var errBraces = errors.New("is written in braces and cannot be brought up to date: write it as an indented block")
+var errBraces = errors.New("is written in braces and cannot be updated: write it as an indented block")
 
 // rewrite replaces the value of `expect` in the text of a file, or adds it if the case has none.
 // All other text stays unchanged.

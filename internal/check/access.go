@@ -36,13 +36,13 @@ func checkAccess(ctx context.Context, client *informer.Client, p *compile.Plan, 
 	askRights(ctx, a, p.Config.Handlers, components.Handlers)
 	askRights(ctx, a, p.Config.Sinks, components.Sinks)
 	if missing := a.missing(ctx, []informer.Right{informer.IdentityRight()}); len(missing) > 0 {
-		a.warnings = append(a.warnings, config.Problem{Path: "cluster", Warning: true, Message: "the router may not get namespace kube-system, by whose uid it " +
-			"knows a cluster: that the address leads to another cluster is not noticed"})
+		a.warnings = append(a.warnings, config.Problem{Path: "cluster", Warning: true, Message: "the router may not get namespace kube-system, whose uid " +
+			"identifies the cluster: it would not notice another cluster at this address"})
 	}
 	if a.failed != nil {
 		a.problems, a.lacking = nil, nil
 		a.warnings = config.Problems{{Path: "cluster", Warning: true, Message: fmt.Sprintf(
-			"the API server does not say what the router may do there, so its rights were not checked: %v", a.failed)}}
+			"the rights of the router were not checked, because its access review failed: %v", a.failed)}}
 	}
 	return a
 }
@@ -74,14 +74,14 @@ func (a *access) source(ctx context.Context, source *config.Source, watches []in
 			a.problems = append(a.problems, at.Problemf("the router may not %s%s; the rules below allow it", what[1:], in))
 			continue
 		}
-		w := at.Problemf("the router may not %s%s; whether an object was deleted or only left the selector is found out with lists, "+
+		w := at.Problemf("the router may not %s%s; so it needs lists to distinguish deleted from deselected objects, "+
 			"which cost more; the rules below allow it", what[1:], in)
 		w.Warning = true
 		a.warnings = append(a.warnings, w)
 	}
 	group, version, _, err := config.ParseResource(source.Resource)
 	if err == nil && len(a.missing(ctx, []informer.Right{informer.OpenAPIRight(group, version)})) > 0 {
-		w := at.Problemf("the router may not get %s: what the fields of these objects are called is not checked; the rules below allow it",
+		w := at.Problemf("the router may not get %s: field names of these objects are not checked; the rules below allow it",
 			informer.OpenAPIRight(group, version).Path)
 		w.Warning = true
 		a.warnings = append(a.warnings, w)
@@ -192,7 +192,7 @@ func (a *access) roles(ctx context.Context, file string) string {
 		byNamespace[r.Namespace] = append(byNamespace[r.Namespace], r)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# What %s lacks to run %s: let somebody who may give it read this, and apply it.\n", user, file)
+	fmt.Fprintf(&b, "# The rights that %s lacks to run %s, for review and kubectl apply by an administrator.\n", user, file)
 	for i, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
 		if i > 0 {
 			b.WriteString("---\n")

@@ -57,7 +57,7 @@ func TestRoles(t *testing.T) {
 		}
 		fmt.Fprint(w, `{"status":{"allowed":false}}`)
 	})
-	const want = `# What system:serviceaccount:ops:router lacks to run config.yaml: let somebody who may give it read this, and apply it.
+	const want = `# The rights that system:serviceaccount:ops:router lacks to run config.yaml, for review and kubectl apply by an administrator.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: NAME}
@@ -111,7 +111,7 @@ func TestAccessUnknown(t *testing.T) {
 			w.WriteHeader(http.StatusCreated)
 			fmt.Fprint(w, `{"status":{"allowed":false}}`)
 		})
-		if len(a.problems) != 0 || roles != "" || len(a.warnings) != 1 || !strings.Contains(a.warnings.Error(), "so its rights were not checked") {
+		if len(a.problems) != 0 || roles != "" || len(a.warnings) != 1 || !strings.Contains(a.warnings.Error(), "were not checked, because") {
 			t.Error(answers, a.problems, a.warnings, roles)
 		}
 	}

@@ -74,7 +74,7 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 	p, problems := compile.NewPlan(ctx, cfg, problems, components, known, true)
 	found.Problems = problems
 	if known.Failed != nil {
-		fail("cluster", "the cluster does not say what its resources look like: %v", known.Failed)
+		fail("cluster", "the schemas of the cluster cannot be read: %v", known.Failed)
 	}
 	found.load(ctx, cfg, components.Handlers)
 	found.Problems = found.Problems.Sorted()

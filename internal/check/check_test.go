@@ -86,8 +86,8 @@ routes:
 `, []string{
 			`config.yaml:10:25: handlers.bad.seer.lookup[0]: unknown source "pod"; did you mean "pods"?`,
 			`config.yaml:10:30: handlers.bad.seer.lookup[1]: source "pods" has no index "byNod"; did you mean "byNode"?`,
-			`config.yaml:10:42: handlers.bad.seer.lookup[2]: source "ids" keeps identities only; give it cache: full or cache: metadata`,
-			`config.yaml:10:47: handlers.bad.seer.lookup[3]: source "tokens" has Secrets: an index of it is granted only beside the source itself; add "tokens"`,
+			`config.yaml:10:42: handlers.bad.seer.lookup[2]: source "ids" caches identities only; give it cache: full or cache: metadata`,
+			`config.yaml:10:47: handlers.bad.seer.lookup[3]: source "tokens" has Secrets: an index of it needs a grant of the source itself; add "tokens"`,
 			`config.yaml:10:60: handlers.bad.seer.lookup[4]: source "names" has Secrets without their data; give it secrets: true if the handler may see them`,
 			`config.yaml:10:67: handlers.bad.seer.lookup[5]: source "names" has Secrets without their data`,
 		}},
@@ -107,7 +107,7 @@ routes:
 			`config.yaml:8:38: handlers.g.fake.colour: unknown key`,
 			`config.yaml:10:43: routes[0].filter: `,
 			`config.yaml:11:50: routes[1].filter: there are several sources: write the source before the index, as in "ids.byNode"`,
-			`config.yaml:12:35: routes[2].filter: looks up source "ids", which keeps identities only`,
+			`config.yaml:12:35: routes[2].filter: looks up source "ids", which caches identities only`,
 			`config.yaml:12:65: routes[2].key: `,
 		}},
 	} {

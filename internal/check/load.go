@@ -56,7 +56,7 @@ func loadHandler(ctx context.Context, cfg *config.Config, name string, kind plug
 	if network.asked.Load() {
 		for i := range problems {
 			problems[i].Warning = true
-			problems[i].Message = fmt.Sprintf("its start sends requests, which this check does not, and without them it fails: %s", problems[i].Message)
+			problems[i].Message = fmt.Sprintf("its start fails without requests, which this check does not send: %s", problems[i].Message)
 		}
 	}
 	return problems

@@ -48,13 +48,13 @@ func TestPrograms(t *testing.T) {
 		{"./plugins", "./plugins/out", right, "8:26: handlers.h.process.command: " + strings.Replace(none, "elsewhere/bad", "plugins/out", 1)},
 		{"./plugins", "./plugins/unable", right, "8:26: handlers.h.process.command: ./plugins/unable is not executable: chmod +x it"},
 		{"./plugins", "./plugins/sub", right, "8:26: handlers.h.process.command: ./plugins/sub is not a file"},
-		{"./plugins", "./plugins/none", right, "8:26: handlers.h.process.command: the program cannot be read: lstat ./plugins/none: no such file or directory"},
-		{"./plugins", "sh", right, "8:26: handlers.h.process.command: the program cannot be read: lstat ./sh: no such file or directory"},
+		{"./plugins", "./plugins/none", right, "8:26: handlers.h.process.command: there is no program ./plugins/none"},
+		{"./plugins", "sh", right, "8:26: handlers.h.process.command: there is no program ./sh"},
 		{
 			"", "./plugins/good", right,
 			"8:26: handlers.h.process.command: programs are run only from folders that the router was started with: add -plugin-dir FOLDER to its command line",
 		},
-		{"./plugins", "./plugins/good", wrong, "8:64: handlers.h.process.sha256: ./plugins/good is another program: its sha256 is " + right},
+		{"./plugins", "./plugins/good", wrong, "8:64: handlers.h.process.sha256: ./plugins/good differs from the configured program: its sha256 is " + right},
 		{"./plugins", "./plugins/good", "abc", "8:64: handlers.h.process.sha256: must be 64 hexadecimal digits, as sha256sum prints them"},
 	} {
 		t.Run(tt.command+" of "+tt.dirs, func(t *testing.T) {

@@ -81,10 +81,10 @@ func (c *compiler) adviseOps(r *Route, p *Plan) {
 		}
 		switch {
 		case op == event.Deselected.String() && !selective:
-			c.warnf(items[i].Problemf("deselected never comes: no source of the route has a labelSelector or fieldSelector that objects may leave; "+
+			c.warnf(items[i].Problemf("deselected never occurs: no source of the route has a labelSelector or fieldSelector; "+
 				"remove it, or give %s one", r.From[0]))
 		case op == event.Sync.String() && !resync:
-			c.warnf(items[i].Problemf("sync comes from router resync only: no source of the route has resync; if it is to come by itself, give %s "+
+			c.warnf(items[i].Problemf("sync occurs only after router resync, because no source of the route has resync; for a regular one, give %s "+
 				"resync: 10m", r.From[0]))
 		}
 	}
@@ -98,10 +98,10 @@ func (c *compiler) adviseDownstreamOps(r *config.Route, items []config.Node) {
 		switch {
 		case i >= len(items) || given[op]:
 		case op == event.Sync.String():
-			c.warnf(items[i].Problemf("sync comes from router resync only: no route that delivers to this one (%s) gives it any; if it is to come by itself, add it to "+
+			c.warnf(items[i].Problemf("sync occurs only after router resync, because no upstream route (%s) produces it; for a regular one, add it to "+
 				"their ops", by))
 		default:
-			c.warnf(items[i].Problemf("%s never comes: no route that delivers to this one (%s) gives it any; remove it, or add it to their ops", op, by))
+			c.warnf(items[i].Problemf("%s never occurs: no upstream route (%s) produces it; remove it, or add it to their ops", op, by))
 		}
 	}
 }
@@ -174,8 +174,8 @@ func (c *compiler) adviseWhen(r *Route) {
 	if slices.ContainsFunc(r.To, func(t config.Target) bool { return t.Sink != "" && c.cfg.Sinks[t.Sink].Kind == "kubernetes" }) {
 		return
 	}
-	c.warnf(r.Filter.Problem(1, 0, "matches at each update of an object for as long as it is so; if the route is to tell when it begins and ends, write when in the place of "+
-		"filter; if when it changes, add && changed(…)"))
+	c.warnf(r.Filter.Problem(1, 0, "matches at each update of an object while it holds; to report its begin and end, write when instead of "+
+		"filter; to report changes only, add && changed(…)"))
 }
 
 func (c *compiler) never(ctx context.Context, e *config.Expr, source string, ops []string) (explain.Never, bool) {
@@ -215,14 +215,14 @@ func (c *compiler) adviseSources(p *Plan) {
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Sources)) {
 		s := c.cfg.Sources[name]
 		if !from[name] && !c.used.sources[name] {
-			c.warnf(s.Problemf("it is watched and kept in memory, and no route takes it or looks anything up in it: remove it; if it is for " +
-				"router get or the API, say so: # check: ok"))
+			c.warnf(s.Problemf("is watched and cached, but neither a route nor a look-up uses it: remove it; if it is for " +
+				"router get or the API, add # check: ok"))
 			continue
 		}
 		for _, index := range slices.Sorted(maps.Keys(s.Indexes)) {
 			if e := s.Indexes[index]; !c.used.indexes[name+"."+index] && len(e) > 0 {
-				c.warnf(e[0].Problem(1, 0, "no expression and no handler looks it up, and it costs CPU and memory: remove it; if it is for router get "+
-					"or the API, say so: # check: ok"))
+				c.warnf(e[0].Problem(1, 0, "no expression and no handler uses it, and it costs CPU and memory: remove it; if it is for router get "+
+					"or the API, add # check: ok"))
 			}
 		}
 	}
@@ -239,12 +239,12 @@ func (c *compiler) adviseComponents() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Handlers)) {
 		if !handlers[name] {
-			c.warnf(c.cfg.Handlers[name].Node.Problemf("no route has handler: %s, so it is never opened: remove it", name))
+			c.warnf(c.cfg.Handlers[name].Node.Problemf("no route uses it: remove it"))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Sinks)) {
 		if !sinks[name] {
-			c.warnf(c.cfg.Sinks[name].Node.Problemf("no route has it under to, so nothing is ever written to it: remove it"))
+			c.warnf(c.cfg.Sinks[name].Node.Problemf("no route uses it: remove it"))
 		}
 	}
 }

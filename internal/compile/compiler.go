@@ -109,7 +109,7 @@ func (c *compiler) checkLookups(e *config.Expr, program *expr.Program) {
 	for _, name := range program.Sources() {
 		if s := c.cfg.Sources[name]; s != nil && s.Cache == config.CacheIdentity {
 			c.problems = append(c.problems, e.Problem(1, 0,
-				fmt.Sprintf("looks up source %q, which keeps identities only; give it cache: full or cache: metadata", name)))
+				fmt.Sprintf("looks up source %q, which caches identities only; give it cache: full or cache: metadata", name)))
 		}
 	}
 }

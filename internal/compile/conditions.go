@@ -25,16 +25,16 @@ func (c *compiler) when(r *config.Route, emit *expr.Program) *expr.Program {
 	for _, name := range r.From {
 		if s := c.cfg.Sources[name]; when != nil && s != nil && s.Cache == config.CacheIdentity {
 			c.problems = append(c.problems, r.Node.At("when").Problemf(
-				"is asked about what is cached, and source %q keeps identities only: give it cache: full or cache: metadata", name))
+				"is evaluated on cached objects, but source %q caches identities only: give it cache: full or cache: metadata", name))
 		}
 	}
 	if when != nil && c.advise && r.Reevaluate == 0 && len(r.Watches) == 0 && len(when.Sources()) > 0 {
-		c.warnf(r.Node.At("when").Problemf("looks up objects of other sources, and is asked again only when its own object changes: say with " +
-			"watches which objects depend on them, or with reevaluate how often to look"))
+		c.warnf(r.Node.At("when").Problemf("looks up objects of other sources, but is evaluated only when its own object changes: set watches " +
+			"for the dependent objects, or reevaluate"))
 	}
 	if when != nil && when.Uses("now") && r.Reevaluate == 0 {
 		c.problems = append(c.problems, r.Node.At("when").Problemf(
-			"depends on now, and nothing happens to an object when time goes by: say with reevaluate how often to look, as in reevaluate: 1h"))
+			"depends on now, but is evaluated only when its object changes: set reevaluate, as in reevaluate: 1h"))
 	}
 	return when
 }

@@ -53,7 +53,7 @@ func checkGrant(cfg *config.Config, g plugins.LookupGrant, all []plugins.LookupG
 		return problem("source %q has no index %q%s", g.Source, g.Index, config.Suggest(g.Index, indexes))
 	}
 	if source.Cache == config.CacheIdentity {
-		return problem("source %q keeps identities only; give it cache: full or cache: metadata", g.Source)
+		return problem("source %q caches identities only; give it cache: full or cache: metadata", g.Source)
 	}
 	if source.Resource != "v1/secrets" {
 		return nil
@@ -61,7 +61,7 @@ func checkGrant(cfg *config.Config, g plugins.LookupGrant, all []plugins.LookupG
 	whole := func(other plugins.LookupGrant) bool { return other.Source == g.Source && other.Index == "" }
 	switch {
 	case !slices.ContainsFunc(all, whole):
-		return problem("source %q has Secrets: an index of it is granted only beside the source itself; add %q", g.Source, g.Source)
+		return problem("source %q has Secrets: an index of it needs a grant of the source itself; add %q", g.Source, g.Source)
 	case !source.Secrets:
 		return problem("source %q has Secrets without their data; give it secrets: true if the handler may see them", g.Source)
 	}
@@ -116,8 +116,8 @@ func (c *compiler) adviseSecrets(p *Plan, keeps func(handler string) bool) {
 	for i := range p.Routes {
 		r := &p.Routes[i]
 		if len(r.SecretSources) > 0 && keeps(r.Handler) {
-			c.warnf(r.Node.At("handler").Problemf("handler %q keeps values (allow: {kv: true}), and this route shows it Secrets (source %q), of which nothing "+
-				"is written to disk: its values are in memory only, and a restart forgets them", r.Handler, r.SecretSources[0]))
+			c.warnf(r.Node.At("handler").Problemf("handler %q stores values (allow: {kv: true}), and this route gives it Secrets (source %q), which are "+
+				"never written to disk: its values stay in memory only, and are lost in a restart", r.Handler, r.SecretSources[0]))
 		}
 	}
 }

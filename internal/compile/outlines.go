@@ -36,7 +36,7 @@ func (c *compiler) outlines(r *Route, known *schema.Set, kinds []plugins.SinkKin
 				c.outline(r.Route, name, &o, kind, resources, known)
 			}
 		case r.Handler == "" && len(r.Upstream) == 0:
-			c.warnf(target.Node.Problemf("sink %q does what events say, and rejects those of this route, which say what happened: add emit or handler", name))
+			c.warnf(target.Node.Problemf("sink %q executes the instructions in events, and rejects those of this route, which only describe changes: add emit or handler", name))
 		}
 	}
 }

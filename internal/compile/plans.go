@@ -114,8 +114,8 @@ func (c *compiler) checkSecretChains(p *Plan) {
 				continue
 			}
 			for _, source := range r.SecretSources {
-				c.problems = append(c.problems, target.Node.Problemf("the backlog of route %q is kept in state.dir, events of this route included, and what is made of "+
-					"Secrets (source %q) is never written to disk: do the work of both in one route, or do without state.dir", target.Route, source))
+				c.problems = append(c.problems, target.Node.Problemf("the backlog of route %q in state.dir would contain events made of Secrets (source %q), which are "+
+					"never written to disk: combine both routes in one, or remove state.dir", target.Route, source))
 			}
 		}
 	}
@@ -137,7 +137,7 @@ func (c *compiler) checkEventUse(r *config.Route, p *expr.Program, at func(sourc
 	if define, is := c.cfg.Define[use.Define]; is {
 		e = &define
 	}
-	problem := e.Problem(use.Line, use.Column, "only a route without from, which other routes deliver to, has an event; this one has object")
+	problem := e.Problem(use.Line, use.Column, "only a downstream route, which has no from, has an event; this one has object")
 	if use.Define != "" {
 		problem.Message += " (in " + at(use.Source).Path() + ")"
 	}

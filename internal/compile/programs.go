@@ -43,6 +43,8 @@ func checkWhere(policy *config.Policy, program plugins.Program) error {
 	}
 	info, err := os.Stat(program.File)
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no program %s", program.File)
 	case err != nil:
 		return fmt.Errorf("the program cannot be read: %w", err)
 	case !info.Mode().IsRegular():
@@ -68,7 +70,7 @@ func checkSum(program plugins.Program) error {
 		return fmt.Errorf("%s cannot be read: %w", program.File, err)
 	}
 	if is := hex.EncodeToString(sum.Sum(nil)); !strings.EqualFold(is, program.SHA256) {
-		return fmt.Errorf("%s is another program: its sha256 is %s", program.File, is)
+		return fmt.Errorf("%s differs from the configured program: its sha256 is %s", program.File, is)
 	}
 	return nil
 }

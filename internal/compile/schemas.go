@@ -69,7 +69,7 @@ func PullSchemas(ctx context.Context, cluster config.Cluster, policy config.Poli
 	defer cancel()
 	versions, err := client.OpenAPIVersions(ctx)
 	if err != nil {
-		return "", 0, fmt.Errorf("the cluster does not say what its resources look like: %w", err)
+		return "", 0, fmt.Errorf("the schemas of the cluster cannot be read: %w", err)
 	}
 	all := &schema.Set{}
 	for _, gv := range versions {
@@ -82,7 +82,7 @@ func PullSchemas(ctx context.Context, cluster config.Cluster, policy config.Poli
 			found, err = schema.Parse(text)
 		}
 		if err != nil {
-			return "", 0, fmt.Errorf("the cluster does not say what the resources of %s look like: %w; nothing was saved", gv, err)
+			return "", 0, fmt.Errorf("the schemas of %s cannot be read: %w; nothing was saved", gv, err)
 		}
 		all.Merge(found)
 	}
@@ -191,16 +191,16 @@ func isBuiltIn(group string) bool {
 }
 
 func (s *Schemas) unknown(resource string) string {
-	what := fmt.Sprintf("what %s look like is not known, so the fields in expressions about them are not checked", resource)
+	what := fmt.Sprintf("the schema of %s is unknown, so the fields in expressions about it are not checked", resource)
 	switch {
 	case s.saved != "":
-		return fmt.Sprintf("%s: they are not in %s; if the cluster has them, router schema pull -o %[2]s saves it anew", what, s.saved)
+		return fmt.Sprintf("%s: it is not in %s; if the cluster has it, router schema pull -o %[2]s saves it", what, s.saved)
 	case s.Ask == nil:
-		return what + ": router check -connect asks the cluster, router schema pull saves what it says"
+		return what + ": router check -connect asks the cluster for it, router schema pull saves it"
 	case s.Failed != nil:
-		return fmt.Sprintf("%s: the cluster did not say: %v", what, s.Failed)
+		return fmt.Sprintf("%s: the cluster did not answer: %v", what, s.Failed)
 	}
-	return what + ": the cluster does not have them (yet)"
+	return what + ": the cluster does not have it (yet)"
 }
 
 // AskCluster returns a function that requests a cluster's OpenAPI documents, and one to call after

@@ -75,7 +75,7 @@ func (o *offline) chain(ctx context.Context, route *config.Route, d *event.Delta
 	}
 	if len(found.all) == 0 {
 		if found.all = append(found.all, none); none.Verdict == MatchUnknown {
-			found.unknown, found.result = "what it gets is not known", Unknown
+			found.unknown, found.result = "its input is unknown", Unknown
 		}
 	}
 	return nil
@@ -98,16 +98,16 @@ func (o *offline) makes(ctx context.Context, route *config.Route, d *event.Delta
 	case e.Verdict == MatchesNot || e.Verdict == HoldsNot && route.When == nil:
 		return nil
 	case route.When != nil:
-		unknown("it tells when its condition begins to hold, and when it ends")
+		unknown("it reports the begin and the end of its condition")
 		return nil
 	case e.Verdict != Matches:
-		unknown("whether it matches cannot be told")
+		unknown("it is unknown whether it matches")
 		return nil
 	case route.Handler != "":
-		unknown("its handler makes its events: " + route.Handler)
+		unknown("handler " + route.Handler + " makes its events")
 		return nil
 	case route.Batch.By != nil:
-		unknown("its events are made of all that comes for a key")
+		unknown("its events are made of all deltas of a group")
 		return nil
 	}
 	if route.Emit == nil {

@@ -247,7 +247,7 @@ func Eval(ctx context.Context, text string, in Input) ([]byte, error) {
 		return nil, err
 	}
 	if len(o.names) > 1 {
-		return nil, fmt.Errorf("several sources have such objects: say which it comes from with -source %s", strings.Join(o.names, ", or "))
+		return nil, fmt.Errorf("several sources have such objects: choose one with -source %s", strings.Join(o.names, ", or "))
 	}
 	source := o.names[0]
 	program, err := o.env.Compile(text, expr.Value, source)

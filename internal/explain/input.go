@@ -82,7 +82,7 @@ func openOffline(in Input) (*offline, error) {
 	if all := slices.Sorted(maps.Keys(o.cfg.Sources)); in.Source != "" && !slices.Contains(all, in.Source) {
 		return nil, fmt.Errorf("there is no source %q%s", in.Source, config.Suggest(in.Source, all))
 	} else if len(o.names) == 0 {
-		return nil, fmt.Errorf("no source has objects of %s %s: say which it comes from with -source %s",
+		return nil, fmt.Errorf("no source has objects of %s %s: choose one with -source %s",
 			o.object.Get("apiVersion").Str(), o.object.Get("kind").Str(), strings.Join(all, ", or "))
 	}
 	if o.objects = in.Objects; len(in.Given) > 0 {
@@ -117,7 +117,7 @@ func (o *offline) read(in Input) (err error) {
 		return fmt.Errorf("there is no op %q%s", in.Op, config.Suggest(in.Op, ops))
 	}
 	if o.op != event.Updated && in.Old != nil {
-		return fmt.Errorf("an old object is there when one is updated, not %s", o.op)
+		return fmt.Errorf("-old is for updated objects, not for %s", o.op)
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func readObject(text []byte) (rawjson.Value, error) {
 	}
 	raw := rawjson.Trim(string(object))
 	if raw.Path("metadata", "name").Str() == "" {
-		return "", errors.New("no object of Kubernetes: it has no metadata.name")
+		return "", errors.New("not a Kubernetes object: metadata.name is missing")
 	}
 	return raw, nil
 }

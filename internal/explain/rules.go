@@ -42,7 +42,7 @@ func (o *offline) condition(ctx context.Context, route *config.Route, d *event.D
 	}
 	switch now {
 	case Fails:
-		e.then("the change goes to onFailure (%s); what is pending begins anew, what was told stays told", route.OnFailure)
+		e.then("onFailure (%s) applies to the change; a pending report starts again, an earlier report stays", route.OnFailure)
 		return nil
 	case Unknown:
 		return nil
@@ -53,9 +53,9 @@ func (o *offline) condition(ctx context.Context, route *config.Route, d *event.D
 	case No, Absent:
 		e.then("nothing: it did not hold before either")
 	default:
-		what := "left, if entered was told"
+		what := "left, if entered was reported"
 		if route.For > 0 {
-			what += "; if that is still pending, nothing"
+			what += "; nothing if entered is pending"
 		}
 		e.tells(route, event.Left, what)
 	}
@@ -70,7 +70,7 @@ func (o *offline) entered(ctx context.Context, route *config.Route, d *event.Del
 	}
 	switch before {
 	case Yes:
-		e.then("nothing new: it held before; entered was told then, or is pending")
+		e.then("nothing new: it held before; entered was reported then, or is pending")
 	case Unknown, Fails:
 		e.tells(route, event.Entered, what+", unless it held before")
 	default:
@@ -98,10 +98,10 @@ func (o *offline) waits(ctx context.Context, route *config.Route, d *event.Delta
 			}
 			back += ", or of key " + key + ","
 		}
-		e.then("%s after %s, unless %s comes back", d.Op, brief(route.For), back)
+		e.then("%s after %s, unless %s is created before", d.Op, brief(route.For), back)
 	}
 	if route.Debounce.Quiet > 0 {
-		e.then("when nothing has happened to it for %s", brief(route.Debounce.Quiet))
+		e.then("after %s without further changes of it", brief(route.Debounce.Quiet))
 	}
 	return o.bounds(ctx, route, d, e)
 }
@@ -113,7 +113,7 @@ func (o *offline) bounds(ctx context.Context, route *config.Route, d *event.Delt
 		if err != nil {
 			return err
 		}
-		e.then("in one batch with what comes for %s within %s, up to %d", key, brief(route.Batch.Wait), route.Batch.Size)
+		e.then("in one batch with the deltas of %s within %s, at most %d", key, brief(route.Batch.Wait), route.Batch.Size)
 	}
 	if err := o.limits(ctx, route, d, e); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (o *offline) limits(ctx context.Context, route *config.Route, d *event.Delt
 			return err
 		}
 	}
-	e.then("limit: of %s at most %d, and one more each %s; what is more is counted", key, max(1, route.Limit.Burst), brief(route.Limit.Every))
+	e.then("limit: of %s at most %d, and one more each %s; further ones are suppressed and counted", key, max(1, route.Limit.Burst), brief(route.Limit.Every))
 	return nil
 }
 

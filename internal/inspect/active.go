@@ -20,7 +20,7 @@ func Active(p *pipeline.Pipeline, cfg *config.Config, q api.ActiveQuery) (items 
 			known = append(known, route.Name)
 		}
 		if slices.Contains(known, q.Route) {
-			return nil, false, &api.QueryError{Message: "route " + q.Route + " has nothing that holds: it has no when, and no for"}
+			return nil, false, &api.QueryError{Message: "route " + q.Route + " has no condition: it has neither when nor for"}
 		}
 		return nil, false, unknown("there is no route %q%s", q.Route, config.Suggest(q.Route, known))
 	}

@@ -30,7 +30,7 @@ func (d *DeadLetters) Expire(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		if err := d.store.Expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			d.log.Warn("dead letters that are too old are kept for now", "err", err)
+			d.log.Warn("expired dead letters could not be dropped; trying again in a minute", "err", err)
 		}
 		select {
 		case <-ticker.C:
@@ -53,7 +53,7 @@ func (d *DeadLetters) Bounds(cfg config.DeadLetters) checkpoint.LettersConfig {
 			d.metrics.LettersLost.WithLabelValues(route, reason).Add(float64(n))
 			if time.Since(said[route]) > expiryInterval {
 				said[route] = time.Now()
-				d.log.Warn("dead letters are lost: the newest are kept, as state.deadLetters says", "route", route, "reason", reason, "letters", n)
+				d.log.Warn("old dead letters were dropped: state.deadLetters limits their number and age", "route", route, "reason", reason, "letters", n)
 			}
 		},
 	}
@@ -216,7 +216,7 @@ func (d *DeadLetters) Retry(ctx context.Context, which api.Selection, current bo
 			}
 			if !there {
 				gone = append(gone, letter.ID)
-				d.log.Info("a dead letter is dropped: its object is not there any more", "letter", letter.ID, "route", letter.Route,
+				d.log.Info("a dead letter is dropped: its object does not exist any more", "letter", letter.ID, "route", letter.Route,
 					"delta", letter.Delta.String())
 				return
 			}

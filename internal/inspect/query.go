@@ -68,7 +68,7 @@ func (inv *Inventory) understand(q api.Query) (*config.Source, *expr.Program, er
 	}
 	if known := inv.indexes(q.Source); q.Index != "" && !slices.Contains(known, q.Index) {
 		if source.Indexes[q.Index] != nil {
-			return nil, nil, unknown("index %q of source %q cannot be asked here: it may be made of the data of Secrets", q.Index, q.Source)
+			return nil, nil, unknown("index %q of source %q cannot be queried: it may contain data of Secrets", q.Index, q.Source)
 		}
 		return nil, nil, unknown("source %q has no index %q%s", q.Source, q.Index, config.Suggest(q.Index, known))
 	}

@@ -159,7 +159,7 @@ func (t *tap) became(route string, d *event.Delta, tapped *api.Tapped) (known bo
 	case suppressed:
 		tapped.Verdict, tapped.Reason = explain.Suppressed, "by the route's limit"
 	default:
-		tapped.Verdict, tapped.Reason = explain.GivenUp, "the log and router dlq say why"
+		tapped.Verdict, tapped.Reason = explain.GivenUp, "see the log and router dlq for the reason"
 	}
 	return known
 }

@@ -122,13 +122,13 @@ func parse(text string) (l Line, err error) {
 	has, ok := l.Op.hasObject()
 	switch {
 	case !ok:
-		return l, errors.New("op is missing, or there is no such op")
+		return l, errors.New("op is missing or unknown")
 	case l.Source == "" && l.Op != End:
 		return l, errors.New("source is missing")
 	}
 	at, err := strconv.ParseFloat(string(raw.Get("at")), 64)
 	if err != nil || !(at >= 0 && at <= longest.Seconds()) {
-		return l, errors.New("at is missing, or is not the seconds since the begin")
+		return l, errors.New("at is missing, or is not a number of seconds")
 	}
 	l.At = time.Duration(at*1e6+0.5) * time.Microsecond
 	if round := raw.Get("round"); l.Op == Sync {

@@ -124,7 +124,7 @@ func (r *Reader) parse(text string) (l Line, err error) {
 		return Line{}, err
 	}
 	if _, known := r.header.Sources[l.Source]; !known && l.Op != End {
-		return Line{}, errors.New("the header does not know its source")
+		return Line{}, errors.New("the header does not contain its source")
 	}
 	return l, nil
 }

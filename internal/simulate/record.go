@@ -185,7 +185,7 @@ func (s *scribe) awaitSynced(ctx context.Context, factory *informer.Factory, sou
 	select {
 	case <-factory.Synced(source):
 		s.write(recording.Line{Op: recording.Synced, Source: source})
-		log.Info("all that is there is recorded, and what changes from now on", "source", source)
+		log.Info("existing objects are recorded; recording changes", "source", source)
 	case <-ctx.Done():
 	}
 }

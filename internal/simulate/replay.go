@@ -197,7 +197,7 @@ func (p *player) attach(ctx context.Context) error {
 			p.watches[name] = append(p.watches[name], w)
 			continue
 		}
-		p.e.Log.Warn("a source is not in the recording, and has no objects", "source", wanted.Sources[0].Name)
+		p.e.Log.Warn("the source has no objects: it is not in the recording", "source", wanted.Sources[0].Name)
 		feed, err := w.Injector("")
 		if err == nil {
 			err = feed.Listed(ctx)
@@ -208,13 +208,13 @@ func (p *player) attach(ctx context.Context) error {
 	}
 	for name, source := range h.Sources {
 		if c := p.e.Set.Plan.Config.Sources[name]; c == nil {
-			p.e.Log.Warn("the configuration has no such source; what was recorded of it is left out", "source", name)
+			p.e.Log.Warn("a recorded source is ignored: the configuration does not have it", "source", name)
 		} else if c.Resource != source.Resource {
-			return fmt.Errorf("sources.%s: it is of %s, and what was recorded under this name is of %s", name, c.Resource, source.Resource)
+			return fmt.Errorf("sources.%s: its resource is %s, but that of the recorded source is %s", name, c.Resource, source.Resource)
 		}
 	}
 	if name := p.e.Set.Plan.Config.Cluster.Name; name != h.Cluster {
-		p.e.Log.Warn("the recording is of another cluster, so events have other ids than they had there", "cluster", name, "recorded", h.Cluster)
+		p.e.Log.Warn("the recording is of another cluster: the ids of events differ from those there", "cluster", name, "recorded", h.Cluster)
 	}
 	return nil
 }

@@ -56,6 +56,9 @@ func (p *Policy) Program(file string) error {
 		return errors.New("programs are run only from folders that the router was started with: add -plugin-dir FOLDER to its command line")
 	}
 	resolved, err := filepath.EvalSymlinks(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no program %s", file)
+	}
 	if err != nil {
 		return fmt.Errorf("the program cannot be read: %w", err)
 	}

@@ -102,7 +102,7 @@ contexts: [{name: c, context: {cluster: c}}]
 current-context: c
 `)
 	out, err := command("schema", "pull", "-o", saved, "-kubeconfig", gone)
-	if err == nil || !strings.Contains(out, "router schema pull: the cluster does not say what its resources look like") {
+	if err == nil || !strings.Contains(out, "router schema pull: the schemas of the cluster cannot be read") {
 		t.Error(err, out)
 	}
 	if after, err := os.ReadFile(file); err != nil || !bytes.Equal(after, text) {
@@ -136,10 +136,10 @@ routes:
 	wrong, right := config("object.spec.sise == 1"), config("object.spec.size == 1")
 	// The definition may have been published a moment ago.
 	routertest.Poll(t, "the mistake to be found", func() bool { return strings.Contains(check(wrong, "-connect"), mistake) })
-	if out := check(wrong); !strings.Contains(out, ": ok") || !strings.Contains(out, "warning: sources.gizmos.resource: what example.org/v1/gizmos look like is not known") {
+	if out := check(wrong); !strings.Contains(out, ": ok") || !strings.Contains(out, "warning: sources.gizmos.resource: the schema of example.org/v1/gizmos is unknown") {
 		t.Errorf("without a cluster: %s", out)
 	}
-	if out := check(right, "-connect"); !strings.Contains(out, ": ok") || strings.Contains(out, "not known") {
+	if out := check(right, "-connect"); !strings.Contains(out, ": ok") || strings.Contains(out, "is unknown") {
 		t.Errorf("with a cluster: %s", out)
 	}
 	if out, err := routertest.Command("-config", wrong).CombinedOutput(); err == nil || !strings.Contains(string(out), mistake) {
@@ -181,8 +181,8 @@ routes:
 		`sources.deployments.resource: there is no v1/deployments; did you mean "apps/v1/deployments"?`,
 		`sources.gizmos.resource: there is no example.org/v1/gizmoss; did you mean "example.org/v1/gizmos"?`,
 		`sources.mistyped.resource: there is no apps/v1/deploymnts; did you mean "apps/v1/deployments"?`,
-		`warning: sources.others.resource: what example.org/v1/others look like is not known`,
-		`the cluster does not have them (yet)`,
+		`warning: sources.others.resource: the schema of example.org/v1/others is unknown`,
+		`the cluster does not have it (yet)`,
 		`sources.secret.resource: there is no v1/secret; did you mean "v1/secrets"?`,
 	} {
 		if !strings.Contains(said, want) {

@@ -78,7 +78,7 @@ routes:
 	if code := r.Stop(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if err := <-ended; err == nil || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the router ended the tap") {
+	if err := <-ended; err == nil || errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the router closed the tap") {
 		t.Errorf("the tap ended with %v", err)
 	}
 }

@@ -69,7 +69,7 @@ func parseActive(route, text string) (q ActiveQuery, err error) {
 	place, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	parts := strings.Split(string(place), "\x00")
 	if err != nil || len(parts) != 3 || parts[0] == "" || parts[2] == "" {
-		return q, errors.New("continue: this is no token of a page before")
+		return q, errors.New("continue: not a token of an earlier page")
 	}
 	q.After = Active{Source: parts[0], Namespace: parts[1], Name: parts[2]}
 	return q, nil

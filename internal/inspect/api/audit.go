@@ -22,7 +22,7 @@ func audited(next http.Handler, log *slog.Logger) http.Handler {
 		answered := &status{ResponseWriter: w, code: http.StatusOK}
 		r.Body = asked
 		next.ServeHTTP(answered, r)
-		log.Info("the API was asked for a change", "method", r.Method, "path", r.URL.Path, "body", asked.text.String(), "peer", r.RemoteAddr, "status", answered.code)
+		log.Info("API request for a change", "method", r.Method, "path", r.URL.Path, "body", asked.text.String(), "peer", r.RemoteAddr, "status", answered.code)
 	})
 }
 

@@ -88,7 +88,7 @@ func parseToken(token string) (last event.Key, err error) {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	namespace, name, ok := strings.Cut(string(text), "/")
 	if err != nil || !ok || name == "" || strings.Contains(name, "/") {
-		return event.Key{}, errors.New("continue: this is no token of a page before")
+		return event.Key{}, errors.New("continue: not a token of an earlier page")
 	}
 	return event.Key{Namespace: namespace, Name: name}, nil
 }

@@ -118,7 +118,7 @@ func TestQueryRefuses(t *testing.T) {
 		{"/pods?limit=0", 400, "no number from 1 to 1000"},
 		{"/pods?limit=1001", 400, "no number from 1 to 1000"},
 		{"/pods?limit=-1", 400, "no number from 1 to 1000"},
-		{"/pods?continue=x", 400, "continue: this is no token"},
+		{"/pods?continue=x", 400, "continue: not a token"},
 		{"/pods?continue=" + api.Token(event.Key{Name: "3"}), 200, `"items":[4]`},
 		{"/pods/indexes/byNode", 400, "value is missing"},
 		{"/pods/indexes/byNode?value=", 200, `"items":[0,1]`},

@@ -330,7 +330,7 @@ func reply(w http.ResponseWriter, status int, body any) {
 }
 
 // errNoResume is the answer of an embedded router without Resume.
-var errNoResume = errors.New("this router resumes no routes")
+var errNoResume = errors.New("this router cannot resume routes")
 
 // resumed resumes a paused route.
 func (c *control) resumed(r *http.Request) (any, error) {

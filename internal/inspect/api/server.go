@@ -99,7 +99,7 @@ func (s *Server) Start(ctx context.Context) error {
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("requests are not served any more", "for", s.name, "err", err)
+			s.log.Error("the server failed and serves no more requests", "for", s.name, "err", err)
 		}
 	}()
 	s.log.Info("listening", "for", s.name, "address", listener.Addr().String())

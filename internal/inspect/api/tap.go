@@ -135,5 +135,5 @@ func (c *Client) Tap(ctx context.Context, q TapQuery, show func(Tapped) error) e
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return errors.Join(errors.New("the router ended the tap"), lines.Err())
+	return errors.Join(errors.New("the router closed the tap"), lines.Err())
 }

@@ -65,7 +65,7 @@ func TestTap(t *testing.T) {
 		}
 		return nil
 	})
-	must.Fail(t, err, "the router ended the tap")
+	must.Fail(t, err, "the router closed the tap")
 	if err := server.Close(context.WithoutCancel(t.Context())); err != nil || <-ended != nil {
 		t.Error(err)
 	}
