@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestGoCopy: go.txtar is what the folder go has, without its tests. `go generate` in this folder
+// TestGoCopy: go.txtar has the files of the folder go, without its tests. `go generate` in this folder
 // writes it.
 func TestGoCopy(t *testing.T) {
 	archive := txtar.Archive{Comment: []byte("The Go SDK, a copy of sdk/go made by `go generate ./sdk`.\n")}
@@ -40,7 +40,7 @@ func TestGoCopy(t *testing.T) {
 	parsed := txtar.Parse(got)
 	for i, f := range parsed.Files {
 		if i >= len(archive.Files) || f.Name != archive.Files[i].Name || !bytes.Equal(f.Data, archive.Files[i].Data) {
-			t.Errorf("%s is not what it was after it is taken out", f.Name)
+			t.Errorf("%s differs after it is taken out of go.txtar", f.Name)
 		}
 	}
 }

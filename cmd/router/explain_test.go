@@ -28,7 +28,7 @@ func (twoPods) Query(_ context.Context, q api.Query) (api.Answer, error) {
 	return api.Answer{Items: []json.RawMessage{json.RawMessage(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b","namespace":"ns"},"spec":{"nodeName":"n1"}}`)}}, nil
 }
 
-// TestExplainAPI: look-ups of explain and eval find what the running router has cached.
+// TestExplainAPI: look-ups of explain and eval find the cached objects of the running router.
 func TestExplainAPI(t *testing.T) {
 	addr := serveControl(t, api.ControlConfig{Cache: twoPods{}})
 	t.Chdir(t.TempDir())

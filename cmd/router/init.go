@@ -47,7 +47,7 @@ in a loop; with -with it goes to another receiver than standard output. No file 
 	}
 }
 
-// next prints the commands that a user runs next, and what they do.
+// next prints the commands that a user runs next, each with its purpose.
 func next(s cli.Streams, commands [][2]string) {
 	width := 0
 	for _, c := range commands {

@@ -67,7 +67,7 @@ func showTapped(r *cli.Remote, paint terminal.Paint, t *api.Tapped) error {
 	return err
 }
 
-// detail is what a line says behind the verdict.
+// detail returns the text of a line behind the verdict.
 func detail(t *api.Tapped) (text string) {
 	if t.Why != "" {
 		text += ": " + short(t.Why)

@@ -21,7 +21,7 @@ type language struct {
 	title  string
 	source string // the file of the handler; %s is the name of the handler
 	build  string // the command that builds the module; %s is the name of the handler
-	needs  string // what the build needs
+	needs  string // the requirements of the build
 	more   string // a paragraph of the README; may be empty
 }
 

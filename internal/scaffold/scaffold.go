@@ -16,7 +16,7 @@ import (
 //go:embed all:templates
 var templates embed.FS
 
-// templateSuffix ends the names of the templates, so that no tool takes them for what they become.
+// templateSuffix ends the names of the templates, so that tools do not read them as Go or YAML.
 const templateSuffix = ".tmpl"
 
 // file is a file to be written: its path and its content.
@@ -72,7 +72,7 @@ func create(f file) error {
 	return errors.Join(err, out.Close())
 }
 
-// cause leaves out what was tried on which path: the message around it says so.
+// cause returns an error without its operation and path, which the message around it names.
 func cause(err error) error {
 	var on *fs.PathError
 	if errors.As(err, &on) {

@@ -23,8 +23,8 @@ const (
 // erase moves to the begin of the line and erases it.
 const erase = "\r\x1b[K"
 
-// Progress is a line at the end of a terminal about an operation: what is done, how far it is, and
-// the time left. It appears when the operation takes longer than two seconds. A nil Progress shows
+// Progress is a line at the end of a terminal about an operation: its name, the part that is done,
+// and the time left. It appears when the operation takes longer than two seconds. A nil Progress shows
 // nothing. It is safe for concurrent use.
 type Progress struct {
 	out   io.Writer
