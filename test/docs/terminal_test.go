@@ -50,6 +50,8 @@ func openTerminal(t *testing.T, dir string, env ...string) *terminal {
 		_ = shell.Wait()
 		_ = out.Close()
 	})
+	// A test run that is killed closes the input of the shell; its programs end with it.
+	term.run(t, `trap 'kill -9 $(jobs -p) 2>/dev/null' EXIT`)
 	return term
 }
 
