@@ -4,8 +4,8 @@ package sdk
 
 import "embed"
 
-// Files has the folders rust, c and assemblyscript as they are, and go.txtar, which is a copy of
-// the folder go: that is a module of its own, whose files cannot be embedded.
+// Files contains the folders rust, c and assemblyscript unchanged, and go.txtar, a copy of the
+// folder go: that is a module of its own, whose files cannot be embedded.
 //
 //go:embed go.txtar c/*.h c/README.md rust/src rust/Cargo.toml rust/README.md
 //go:embed assemblyscript/assembly assemblyscript/host.mjs assemblyscript/golden.mjs

@@ -14,7 +14,7 @@ var _ = deltarouter.Setup(setup)
 
 func main() {}
 
-// object is the part of an object that is told.
+// object is the reported part of an object.
 type object struct {
 	Metadata struct {
 		Labels      map[string]string          `json:"labels"`
@@ -27,7 +27,7 @@ type object struct {
 
 func setup() (deltarouter.Handler, error) {
 	var config struct {
-		Note string `json:"note"` // the annotation that is told
+		Note string `json:"note"` // the reported annotation
 	}
 	if err := deltarouter.Config(&config); err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func summary(d deltarouter.Delta, note string) ([]deltarouter.Event, error) {
 	return []deltarouter.Event{e}, nil
 }
 
-// text is what a string says; empty if it is none.
+// text returns the text of a JSON string, or an empty text for any other value.
 func text(raw json.RawMessage) (s string) {
 	_ = json.Unmarshal(raw, &s)
 	return s

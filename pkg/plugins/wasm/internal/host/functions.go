@@ -144,7 +144,7 @@ func (f hostFunc) Call(ctx context.Context, m api.Module, stack []uint64) {
 	if f.wide {
 		stack[0] = api.EncodeI64(result)
 	} else {
-		stack[0] = api.EncodeI32(int32(result)) //nolint:gosec // the lengths of what is bounded
+		stack[0] = api.EncodeI32(int32(result)) //nolint:gosec // lengths are limited
 	}
 }
 
