@@ -221,8 +221,8 @@ func (s *Sandbox) close() {
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (s *Sandbox) Kubeconfig() string { return filepath.Join(s.dir, "kubeconfig") }
 
-// LimitedKubeconfig is the path of the kubeconfig of the user "limited", who has no right beyond
-// discovery until Grant.
+// LimitedKubeconfig is the path of the kubeconfig of the user "limited". Without Grant the user has
+// no right beyond discovery.
 func (s *Sandbox) LimitedKubeconfig() string { return filepath.Join(s.dir, "kubeconfig-limited") }
 
 // RESTConfig returns the administrator's configuration, without a client-side rate limit; the

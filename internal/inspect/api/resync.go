@@ -22,7 +22,7 @@ type Resync struct {
 // Resynced is the result of a Resync.
 type Resynced struct {
 	Sources []ResyncedSource `json:"sources"`
-	// Repeats: the route has a condition, so it reports again what it reported before.
+	// Repeats: the route has a condition, so it repeats earlier reports.
 	Repeats bool `json:"repeats,omitempty"`
 }
 
