@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/deltarouter/deltarouter/test/logged"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -41,7 +42,7 @@ func TestPaint(t *testing.T) {
 // and is erased at the end.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out logged.Buffer
 		next := func(d time.Duration) string {
 			out.Reset()
 			time.Sleep(d)

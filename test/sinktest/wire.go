@@ -13,7 +13,8 @@ type Wire struct {
 	net.Listener
 	mu     sync.Mutex
 	target string
-	silent bool // discard the bytes of the server
+	silent bool          // discard the bytes of the server
+	held   chan struct{} // closed by the next Cut; nil: connections do not wait for it
 	conns  map[net.Conn]bool
 	dialed int
 	left   int           // bytes until it cuts itself; 0: never
@@ -42,6 +43,21 @@ func (w *Wire) Cut(target string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lead(target)
+	if w.held != nil {
+		close(w.held)
+		w.held = nil
+	}
+}
+
+// Hold ends the present connections. Later ones stay open, without an answer, until the next Cut
+// directs them to a server.
+func (w *Wire) Hold() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lead("")
+	if w.held == nil {
+		w.held = make(chan struct{})
+	}
 }
 
 func (w *Wire) lead(target string) {
@@ -94,10 +110,7 @@ func (w *Wire) accept() {
 		if err != nil {
 			return
 		}
-		w.mu.Lock()
-		w.dialed++
-		target := w.target
-		w.mu.Unlock()
+		target := w.dial()
 		far, err := net.Dial("tcp", target)
 		if target == "" || err != nil {
 			_ = near.Close()
@@ -112,6 +125,20 @@ func (w *Wire) accept() {
 		w.all.Go(func() { w.copy(far, near, false) })
 		w.all.Go(func() { w.copy(near, far, true) })
 	}
+}
+
+// dial counts a connection and returns its target, when there is one.
+func (w *Wire) dial() (target string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.dialed++
+	for w.held != nil {
+		held := w.held
+		w.mu.Unlock()
+		<-held
+		w.mu.Lock()
+	}
+	return w.target
 }
 
 func (w *Wire) copy(to, from net.Conn, mutable bool) {

@@ -58,22 +58,26 @@ func TestRestart(t *testing.T) {
 	start := func() *kfake.Cluster { return fake(t, behind(w), kfake.DataDir(dir), kfake.SyncWrites()) }
 	c, all := start(), sinktest.Keyed(t, 200, "abcdefgh")
 	sink := open(t, c, ", timeout: 60s")
-	killed := make(chan struct{})
+	killed, down := make(chan struct{}), make(chan struct{})
 	var requests atomic.Int32
 	// The one before the last is appended, but not acknowledged.
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicasAfterAppend, When: func(kmsg.Request) bool { return requests.Load() == 9 }})
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		if requests.Add(1) == 10 {
+		n := requests.Add(1)
+		if n == 10 {
 			close(killed)
 		}
-		// the connection ends without a response
-		return nil, errors.New("dead"), requests.Load() >= 10
+		if n >= 10 {
+			<-down // without a response, so that the client does not connect to the dying broker
+		}
+		return nil, errors.New("dead"), n >= 10
 	})
 	restarted := make(chan *kfake.Cluster, 1)
 	go func() {
 		<-killed
-		w.Cut("")
+		w.Hold() // a connection that ended before its first response would fail the write for good
+		close(down)
 		c.Close()
 		restarted <- start()
 	}()
