@@ -173,7 +173,7 @@ func TestGetSecrets(t *testing.T) {
 	}{
 		{[]string{"plain", "s", "-o", "json"}, 0, `"type": "Opaque"`},
 		{[]string{"secret", "s", "-o", "yaml"}, 0, "data:\n  token: (redacted)\n"},
-		{[]string{"secret", "-index", "byToken=" + token}, 1, `index "byToken" of source "secret" cannot be asked here`},
+		{[]string{"secret", "-index", "byToken=" + token}, 1, `index "byToken" of source "secret" cannot be queried: it may contain data of Secrets`},
 		{[]string{"plain", "-index", "byType=Opaque", "-o", "name"}, 0, ns + "/s\n"},
 		{[]string{"secret", "-index", "name=s", "-o", "name"}, 0, ns + "/s\n"},
 		{[]string{"secret", "-filter", `string(object.data.token).startsWith("h")`}, 0, "No objects."},

@@ -73,7 +73,7 @@ routes: [{name: r, from: gizmos, filter: object.spec.%s == 1, to: out}]
 		fails            bool
 		want             string
 	}{
-		{"check, not told", "", "sise", []string{"check", "-config", "FILE"}, false, "router schema pull saves what it says"},
+		{"check, schema unknown", "", "sise", []string{"check", "-config", "FILE"}, false, "router schema pull saves it"},
 		{"check, by the flag", "", "sise", []string{"check", "-config", "FILE", "-schemas", saved}, true, mistake},
 		{"check, by the configuration", "schemas: ./deep/schemas", "sise", []string{"check", "-config", "FILE"}, true, mistake},
 		{"check, well spelt", "schemas: ./deep/schemas", "size", []string{"check", "-config", "FILE"}, false, "config.yaml: ok"},
