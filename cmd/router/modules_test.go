@@ -80,7 +80,7 @@ func TestCheckModules(t *testing.T) {
 		want   string
 	}{
 		{"one that works", working(), "", cli.CodeOK, ""},
-		{"no file", nil, "", cli.CodeUsage, "config.yaml:4:31: handlers.h.wasm.module: open guest.wasm: no such file or directory"},
+		{"no file", nil, "", cli.CodeUsage, "config.yaml:4:31: handlers.h.wasm.module: module guest.wasm cannot be read: there is no such file or folder: build it, or correct the path"},
 		{"not WebAssembly", []byte("#!/bin/sh\n"), "", cli.CodeUsage, "handlers.h.wasm.module: module guest.wasm: not a WebAssembly module"},
 		{"damaged", working()[:60], "", cli.CodeUsage, "it cannot be compiled"},
 		{"another ABI", guest(false, []byte{0x41, 2}, "other", ""), "", cli.CodeUsage, "it speaks version 2 of the ABI rtr_v1"},
@@ -133,7 +133,7 @@ routes: [{name: r, from: pods, to: [file, env, here]}]
 	code := run(t.Context(), []string{"check", "-config", config}, &stdout, &stderr)
 	said := stderr.String()
 	for _, want := range []string{
-		"config.yaml:4:59: warning: sinks.file.webhook.headers.a: has no value here: read secret: stat /nowhere/token: no such file or directory",
+		"config.yaml:4:59: warning: sinks.file.webhook.headers.a: has no value here: secret file /nowhere/token cannot be read: there is no such file or folder",
 		"config.yaml:5:24: warning: sinks.env.webhook.url: has no value here: environment variable NOWHERE_URL is empty or not set",
 	} {
 		if !strings.Contains(said, want) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/cli"
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/internal/simulate"
 )
 
@@ -73,7 +74,7 @@ func recordTo(ctx context.Context, file string, opts simulate.RecordOptions, s c
 		case errors.Is(err, fs.ErrExist):
 			return cli.Invalid(fmt.Errorf("-o %s: the file exists already: name a new one", file))
 		case err != nil:
-			return cli.Invalid(fmt.Errorf("-o %s: the file cannot be created: %s: name a file in a folder that exists", file, cli.Cause(err)))
+			return cli.Invalid(fmt.Errorf("-o %s: the file cannot be created: %w: name a file in a folder that exists", file, fileerr.Cause(err)))
 		}
 		opts.Out, opts.Compress, end = f, strings.HasSuffix(file, ".zst"), f.Close
 	}

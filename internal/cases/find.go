@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // errNoFiles reports that there are no files with cases.
@@ -28,7 +30,7 @@ func find(names []string) (files []string, err error) {
 		case errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("there is no file or folder %s: name files of cases, or folders with them", name)
 		case err != nil:
-			return nil, fmt.Errorf("cannot be read: %w", err)
+			return nil, fmt.Errorf("%s cannot be read: %w", name, fileerr.Cause(err))
 		case !info.IsDir():
 			files = append(files, name)
 			continue
@@ -51,7 +53,7 @@ func inFolder(root string, below bool) (files []string, err error) {
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return err
+			return fileerr.Explain(err)
 		case d.IsDir() && path != root && (!below || strings.HasPrefix(d.Name(), ".")):
 			return fs.SkipDir
 		case !d.IsDir() && strings.HasSuffix(d.Name(), suffix):

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/internal/simulate"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
@@ -53,7 +54,7 @@ func Run(ctx context.Context, opts Options) (sum Summary, err error) {
 	}
 	cache, err := os.MkdirTemp("", "router-test-")
 	if err != nil {
-		return sum, fmt.Errorf("a folder for compiled handlers: %w", err)
+		return sum, fmt.Errorf("a folder for compiled handlers cannot be created: %w: set TMPDIR to a folder of this user", fileerr.Cause(err))
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(cache)) }()
 	r := &runner{Options: opts, cache: cache, configs: make(map[string]*simulate.Offline)}
@@ -91,7 +92,7 @@ func (r *runner) file(ctx context.Context, file string) (failed int, problems co
 	began := time.Now()
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return 0, r.invalid(file, config.Problems{{File: file, Message: fmt.Sprintf("cannot be read: %v", err)}})
+		return 0, r.invalid(file, config.Problems{{File: file, Message: fmt.Sprintf("cannot be read: %v", fileerr.Cause(err))}})
 	}
 	doc, problems := parseFile(file, text)
 	if len(problems) > 0 {
@@ -122,7 +123,7 @@ func (r *runner) file(ctx context.Context, file string) (failed int, problems co
 	}
 	if len(updates) > 0 {
 		if err := update(file, string(text), doc, updates); err != nil {
-			return failed, r.invalid(file, config.Problems{{File: file, Message: fmt.Sprintf("was not updated: %v", err)}})
+			return failed, r.invalid(file, config.Problems{{File: file, Message: fmt.Sprintf("was not updated: %v", fileerr.Cause(err))}})
 		}
 		fmt.Fprintf(r.Out, "updated %s: %d\n", file, len(updates))
 	}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // maxInput is more than an API server accepts, in bytes.
@@ -23,7 +25,7 @@ func ReadFile(s Streams, path string) ([]byte, error) {
 	defer func() { _ = f.Close() }() // it was only read
 	text, err := io.ReadAll(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %s", path, Cause(err))
+		return nil, fmt.Errorf("%s cannot be read: %w", path, fileerr.Cause(err))
 	}
 	return text, nil
 }
@@ -35,21 +37,7 @@ func Open(path string) (*os.File, error) {
 		return nil, fmt.Errorf("there is no file %s", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %s", path, Cause(err))
+		return nil, fmt.Errorf("%s cannot be read: %w", path, fileerr.Cause(err))
 	}
 	return f, nil
-}
-
-// Cause returns the reason of an error about a file, without the path and the system call.
-func Cause(err error) string {
-	var at *fs.PathError
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "there is no such file or folder"
-	case errors.Is(err, fs.ErrPermission):
-		return "this user may not do that"
-	case errors.As(err, &at):
-		return at.Err.Error()
-	}
-	return err.Error()
 }

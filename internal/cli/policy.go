@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -43,7 +44,7 @@ func folder(text string) (string, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", errors.New("there is no such folder")
 	case err != nil:
-		return "", fmt.Errorf("the folder cannot be read: %w", err)
+		return "", fmt.Errorf("the folder cannot be read: %w", fileerr.Cause(err))
 	case !info.IsDir():
 		return "", errors.New("it is not a folder")
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -46,7 +47,7 @@ func checkWhere(policy *config.Policy, program plugins.Program) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no program %s", program.File)
 	case err != nil:
-		return fmt.Errorf("the program cannot be read: %w", err)
+		return fmt.Errorf("the program cannot be read: %w", fileerr.Cause(err))
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is not a file", program.File)
 	case info.Mode()&0o111 == 0:
@@ -58,16 +59,12 @@ func checkWhere(policy *config.Policy, program plugins.Program) error {
 func checkSum(program plugins.Program) error {
 	f, err := os.Open(program.File)
 	if err != nil {
-		var of *fs.PathError
-		if errors.As(err, &of) {
-			err = of.Err
-		}
-		return fmt.Errorf("%s cannot be read: %w", program.File, err)
+		return fmt.Errorf("%s cannot be read: %w", program.File, fileerr.Cause(err))
 	}
 	defer f.Close()
 	sum := sha256.New()
 	if _, err := io.Copy(sum, f); err != nil {
-		return fmt.Errorf("%s cannot be read: %w", program.File, err)
+		return fmt.Errorf("%s cannot be read: %w", program.File, fileerr.Cause(err))
 	}
 	if is := hex.EncodeToString(sum.Sum(nil)); !strings.EqualFold(is, program.SHA256) {
 		return fmt.Errorf("%s differs from the configured program: its sha256 is %s", program.File, is)

@@ -28,7 +28,7 @@ func TestConfig(t *testing.T) {
 		{name: "config_test.yaml", sink: "stdout", err: "those of cases"},
 		{name: "there.yaml", sink: "stdout", err: "there.yaml exists already: remove it"},
 		{name: "cases.yaml", sink: "stdout", err: "cases_test.yaml exists already: remove it"},
-		{name: "there.yaml/config.yaml", sink: "stdout", err: "there.yaml/config.yaml cannot be written: not a directory"},
+		{name: "there.yaml/config.yaml", sink: "stdout", err: "there.yaml/config.yaml cannot be written: a part of its path is a file, not a folder"},
 	} {
 		t.Run(c.name+" "+c.sink, func(t *testing.T) {
 			t.Chdir(t.TempDir())

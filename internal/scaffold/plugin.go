@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/internal/similar"
 	"github.com/deltarouter/deltarouter/sdk"
 )
@@ -69,7 +70,7 @@ func Plugin(dir, lang string) (build string, err error) {
 	}
 	full, err := filepath.Abs(dir)
 	if err != nil {
-		return "", fmt.Errorf("folder %s: %w", dir, cause(err))
+		return "", fmt.Errorf("folder %s: %w", dir, fileerr.Cause(err))
 	}
 	name := filepath.Base(full)
 	if !pluginName.MatchString(name) {

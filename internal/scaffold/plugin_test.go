@@ -54,7 +54,7 @@ func TestPluginMistakes(t *testing.T) {
 		{"-", "go", "names the handler"},
 		{"/", "go", "names the handler"},
 		{strings.Repeat("a", 64), "go", "names the handler"},
-		{"file/hello", "go", "cannot be written: not a directory"},
+		{"file/hello", "go", "cannot be written: a part of its path is a file, not a folder"},
 	} {
 		t.Run(c.dir+" "+c.lang, func(t *testing.T) {
 			t.Chdir(t.TempDir())

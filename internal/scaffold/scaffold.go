@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"text/template"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 //go:embed all:templates
@@ -49,15 +51,15 @@ func write(files []file) error {
 		if _, err := os.Lstat(f.path); err == nil {
 			return fmt.Errorf("%s exists already: remove it, or name another", f.path)
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s cannot be written: %w", f.path, cause(err))
+			return fmt.Errorf("%s cannot be written: %w", f.path, fileerr.Cause(err))
 		}
 	}
 	for _, f := range files {
 		if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
-			return fmt.Errorf("folder %s cannot be created: %w", filepath.Dir(f.path), cause(err))
+			return fmt.Errorf("folder %s cannot be created: %w", filepath.Dir(f.path), fileerr.Cause(err))
 		}
 		if err := create(f); err != nil {
-			return fmt.Errorf("%s cannot be written: %w", f.path, cause(err))
+			return fmt.Errorf("%s cannot be written: %w", f.path, fileerr.Cause(err))
 		}
 	}
 	return nil
@@ -70,13 +72,4 @@ func create(f file) error {
 	}
 	_, err = out.Write(f.text)
 	return errors.Join(err, out.Close())
-}
-
-// cause returns an error without its operation and path, which the message around it names.
-func cause(err error) error {
-	var on *fs.PathError
-	if errors.As(err, &on) {
-		return on.Err
-	}
-	return err
 }

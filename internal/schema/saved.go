@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // savedFile is the name of the file that [Save] writes.
@@ -33,11 +35,11 @@ func Save(dir string, set *Set) (path string, err error) {
 	}
 	lines.WriteByte('\n')
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return path, err
+		return path, fmt.Errorf("the folder %s cannot be created: %w", dir, fileerr.Cause(err))
 	}
 	f, err := os.CreateTemp(dir, "."+savedFile+"-*")
 	if err != nil {
-		return path, err
+		return path, fmt.Errorf("no file can be created in the folder %s: %w", dir, fileerr.Cause(err))
 	}
 	_, err = f.Write(lines.Bytes())
 	// Readable by all users of the folder, like other files in version control.
@@ -46,9 +48,10 @@ func Save(dir string, set *Set) (path string, err error) {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		err = errors.Join(err, os.Remove(f.Name()))
+		_ = os.Remove(f.Name()) // another error is returned
+		return path, fmt.Errorf("%s cannot be written: %w", path, fileerr.Cause(err))
 	}
-	return path, err
+	return path, nil
 }
 
 // Load reads the set that [Save] has written into a folder. The error names the file and the
@@ -60,7 +63,7 @@ func Load(dir string) (*Set, error) {
 		return nil, fmt.Errorf("there is no %s: router schema pull -o %s makes it", path, dir)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s cannot be read: %w", path, fileerr.Cause(err))
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxSaved+1))
@@ -75,7 +78,7 @@ func Load(dir string) (*Set, error) {
 		err = errors.New("there is no resource in it")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; router schema pull -o %s makes it anew", path, err, dir)
+		return nil, fmt.Errorf("%s: %w; router schema pull -o %s replaces it", path, fileerr.Cause(err), dir)
 	}
 	return set, nil
 }

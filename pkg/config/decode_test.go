@@ -225,7 +225,7 @@ func TestSecret(t *testing.T) {
 	path := filepath.Join(dir, "token")
 	write(t, path, "one\r\n")
 	t.Setenv("TOKEN", "two")
-	root, problems := config.ParseNode(filepath.Join(dir, "config.yaml"), []byte("file: {file: token}\nenv: {env: TOKEN}\nplain: ${TOKEN}2\ngone: {file: nothing}\nunset: {env: NOT_SET}"))
+	root, problems := config.ParseNode(filepath.Join(dir, "config.yaml"), []byte("file: {file: token}\nenv: {env: TOKEN}\nplain: ${TOKEN}2\ngone: {file: nothing}\nfolder: {file: .}\nunset: {env: NOT_SET}"))
 	must.Succeed(t, problems.Err())
 	var s map[string]config.Secret
 	must.Succeed(t, root.Decode(&s).Err())
@@ -234,7 +234,8 @@ func TestSecret(t *testing.T) {
 	expect(t, s["env"], "two", "")
 	expect(t, s["plain"], "two2", "")
 	expect(t, s["unset"], "", "environment variable NOT_SET is empty or not set")
-	expect(t, s["gone"], "", "read secret: stat "+filepath.Join(dir, "nothing")+": no such file or directory")
+	expect(t, s["gone"], "", "secret file "+filepath.Join(dir, "nothing")+" cannot be read: there is no such file or folder")
+	expect(t, s["folder"], "", "secret file "+dir+" is a folder: name a file in it")
 	expect(t, config.Secret{}, "", "no secret is configured")
 
 	// A new file with the same time and length replaces the old one. The kubelet updates files in
@@ -249,9 +250,9 @@ func TestSecret(t *testing.T) {
 	write(t, path, "longer")
 	expect(t, copied, "longer", "")
 	write(t, path, "\n")
-	expect(t, copied, "", "read secret: "+path+" is empty")
+	expect(t, copied, "", "secret file "+path+" is empty")
 	write(t, path, strings.Repeat("x", 1<<20+1))
-	expect(t, copied, "", "read secret: "+path+" is not a file of at most 1 MiB")
+	expect(t, copied, "", "secret file "+path+" is larger than 1 MiB")
 }
 
 func expect(t *testing.T, s config.Secret, value, message string) {

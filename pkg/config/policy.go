@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/deltarouter/deltarouter/internal/config/tags"
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // Policy is the part of the machine that a configuration may use. It comes from the command line:
@@ -60,7 +61,7 @@ func (p *Policy) Program(file string) error {
 		return fmt.Errorf("there is no program %s", file)
 	}
 	if err != nil {
-		return fmt.Errorf("the program cannot be read: %w", err)
+		return fmt.Errorf("the program cannot be read: %w", fileerr.Cause(err))
 	}
 	if !slices.ContainsFunc(p.PluginDirs, func(dir string) bool { return contains(resolve(dir), resolve(resolved)) }) {
 		return fmt.Errorf("%s is in none of the folders of programs (-plugin-dir %s): move it there, or start the router with another -plugin-dir",

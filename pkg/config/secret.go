@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/deltarouter/deltarouter/internal/config/yamlfile"
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // maxSecret limits the size of a secret's file, so a device or a log by mistake is an error.
@@ -107,23 +108,28 @@ func (s Secret) Value() (string, error) {
 func (s *secretSource) read() (string, error) {
 	info, err := os.Stat(s.file)
 	if err != nil {
-		return "", fmt.Errorf("read secret: %w", err)
+		return "", fmt.Errorf("secret file %s cannot be read: %w", s.file, fileerr.Cause(err))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.info != nil && os.SameFile(info, s.info) && info.ModTime().Equal(s.info.ModTime()) && info.Size() == s.info.Size() {
 		return s.value, nil
 	}
-	if !info.Mode().IsRegular() || info.Size() > maxSecret {
-		return "", fmt.Errorf("read secret: %s is not a file of at most 1 MiB", s.file)
+	switch {
+	case info.IsDir():
+		return "", fmt.Errorf("secret file %s is a folder: name a file in it", s.file)
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("secret file %s is not a regular file", s.file)
+	case info.Size() > maxSecret:
+		return "", fmt.Errorf("secret file %s is larger than 1 MiB", s.file)
 	}
 	data, err := os.ReadFile(s.file)
 	if err != nil {
-		return "", fmt.Errorf("read secret: %w", err)
+		return "", fmt.Errorf("secret file %s cannot be read: %w", s.file, fileerr.Cause(err))
 	}
 	value := strings.TrimRight(string(data), "\r\n")
 	if value == "" {
-		return "", fmt.Errorf("read secret: %s is empty", s.file)
+		return "", fmt.Errorf("secret file %s is empty", s.file)
 	}
 	s.info, s.value = info, value
 	return value, nil

@@ -20,8 +20,8 @@ var allowed = map[string][]string{
 	"internal/transit": {},
 	"pkg/event":        {"internal/rawjson", "internal/transit"},
 	"internal/metrics": {},
-	"pkg/config":       {"internal/config/files", "internal/config/scalar", "internal/config/tags", "internal/config/yamlfile", "internal/similar"},
-	"internal/schema":  {},
+	"pkg/config":       {"internal/fileerr", "internal/config/files", "internal/config/scalar", "internal/config/tags", "internal/config/yamlfile", "internal/similar"},
+	"internal/schema":  {"internal/fileerr"},
 	"internal/timer":   {},
 	"internal/backoff": {},
 	"internal/circuit": {"internal/backoff", "internal/timer"},
@@ -34,11 +34,12 @@ var allowed = map[string][]string{
 
 	"internal/recording": {"internal/rawjson"},
 
-	"internal/config/files":     {},
+	"internal/config/files":     {"internal/fileerr"},
 	"internal/config/yamlfile":  {"internal/config/files"},
 	"internal/config/tags":      {},
 	"internal/config/scalar":    {},
 	"internal/config/reference": {"internal/config/scalar", "internal/config/tags", "pkg/config"},
+	"internal/fileerr":          {},
 	"internal/manifest":         {},
 	"internal/similar":          {},
 	"internal/outline":          {"pkg/config"},
@@ -78,16 +79,16 @@ var allowed = map[string][]string{
 	"internal/checkpoint": {"internal/rawjson", "pkg/event", "internal/checkpoint/folder", "internal/checkpoint/value", "internal/checkpoint/statefile"},
 
 	"internal/checkpoint/writer":    {"internal/backoff", "internal/checkpoint", "pkg/event"},
-	"internal/checkpoint/folder":    {},
+	"internal/checkpoint/folder":    {"internal/fileerr"},
 	"internal/checkpoint/value":     {},
-	"internal/checkpoint/statefile": {"internal/checkpoint/folder", "internal/checkpoint/value"},
+	"internal/checkpoint/statefile": {"internal/fileerr", "internal/checkpoint/folder", "internal/checkpoint/value"},
 
 	"pkg/informer": {
 		"pkg/informer/internal/wire", "pkg/informer/internal/client", "pkg/informer/internal/persist", "pkg/informer/internal/reflector", "pkg/informer/internal/apply",
 		"internal/backoff", "pkg/event", "pkg/config", "internal/rawjson", "internal/metrics", "internal/timer",
 	},
 	"pkg/informer/internal/wire":      {"pkg/event", "internal/rawjson"},
-	"pkg/informer/internal/client":    {"internal/kubehttp", "pkg/event", "pkg/config"},
+	"pkg/informer/internal/client":    {"internal/fileerr", "internal/kubehttp", "pkg/event", "pkg/config"},
 	"pkg/informer/internal/persist":   {"pkg/event"},
 	"pkg/informer/internal/reflector": {"internal/backoff", "pkg/event", "pkg/informer/internal/wire", "pkg/informer/internal/client", "pkg/informer/internal/persist"},
 	"pkg/informer/internal/apply":     {"pkg/event", "internal/metrics", "internal/timer", "pkg/informer/internal/wire", "pkg/informer/internal/persist", "pkg/informer/internal/reflector"},
@@ -98,14 +99,15 @@ var allowed = map[string][]string{
 	"pkg/plugins":                   {"internal/printable", "pkg/event", "pkg/config", "internal/metrics", "internal/timer"},
 	"internal/httpsink":             {"internal/printable", "pkg/config", "pkg/event"},
 	"pkg/plugins/*":                 {"pkg/plugins", "pkg/event", "pkg/config", "internal/metrics", "internal/rawjson"},
+	"pkg/plugins/file":              {"internal/fileerr", "pkg/plugins", "pkg/event", "pkg/config"},
 	"pkg/plugins/stdout":            {"internal/rawjson", "pkg/plugins", "pkg/event", "pkg/config", "internal/printable"},
 	"pkg/plugins/nats":              {"internal/inorder", "pkg/plugins", "pkg/event", "pkg/config", "internal/tlsfiles"},
 	"pkg/plugins/kafka":             {"internal/inorder", "pkg/plugins", "pkg/event", "pkg/config", "internal/tlsfiles"},
 	"pkg/plugins/otlp":              {"internal/httpsink", "pkg/plugins", "pkg/event", "pkg/config", "internal/rawjson", "internal/tlsfiles"},
-	"pkg/plugins/wasm":              {"internal/backoff", "internal/circuit", "pkg/plugins", "pkg/event", "pkg/config", "internal/metrics", "internal/rawjson", "internal/timer", "internal/lines", "pkg/plugins/wasm/..."},
+	"pkg/plugins/wasm":              {"internal/fileerr", "internal/backoff", "internal/circuit", "pkg/plugins", "pkg/event", "pkg/config", "internal/metrics", "internal/rawjson", "internal/timer", "internal/lines", "pkg/plugins/wasm/..."},
 	"pkg/plugins/wasm/internal/abi": {"pkg/plugins", "pkg/event", "internal/rawjson", "internal/printable", "pkg/plugins/wasm/internal/limits"},
 	"pkg/plugins/wasm/internal/engine": {
-		"pkg/plugins", "pkg/event", "internal/lines", "internal/meter", "pkg/plugins/wasm/internal/abi", "pkg/plugins/wasm/internal/host",
+		"internal/fileerr", "pkg/plugins", "pkg/event", "internal/lines", "internal/meter", "pkg/plugins/wasm/internal/abi", "pkg/plugins/wasm/internal/host",
 		"pkg/plugins/wasm/internal/limits",
 	},
 	"pkg/plugins/wasm/internal/fetch": {"pkg/plugins", "pkg/config", "internal/rawjson", "internal/timer", "pkg/plugins/wasm/internal/abi"},
@@ -116,7 +118,7 @@ var allowed = map[string][]string{
 	"pkg/plugins/wasm/internal/limits":   {"pkg/config"},
 	"internal/meter":                     {},
 	"pkg/plugins/process":                {"internal/backoff", "pkg/plugins", "pkg/event", "pkg/config", "internal/kv", "internal/metrics", "internal/rawjson", "internal/timer", "internal/lines", "internal/printable", "pkg/plugins/process/...", "proto/..."},
-	"pkg/plugins/process/internal/child": {"internal/lines", "internal/printable"},
+	"pkg/plugins/process/internal/child": {"internal/fileerr", "internal/lines", "internal/printable"},
 	"pkg/plugins/webhook":                {"internal/inorder", "internal/httpsink", "pkg/plugins", "pkg/event", "pkg/config", "internal/metrics", "internal/rawjson", "internal/expr", "internal/tlsfiles"},
 	"pkg/plugins/kubernetes":             {"internal/inorder", "internal/kubehttp", "internal/outline", "internal/similar", "pkg/plugins", "pkg/event", "pkg/config", "internal/metrics", "internal/rawjson", "internal/timer"},
 	"internal/emit":                      {"pkg/plugins", "pkg/event", "internal/expr"},
@@ -149,12 +151,12 @@ var allowed = map[string][]string{
 		"internal/checkpoint", "internal/expr", "internal/metrics", "internal/pipeline/backlog", "internal/pipeline/condition", "internal/pipeline/deliver",
 		"internal/pipeline/route", "internal/pipeline/spec", "internal/rules", "internal/timer", "pkg/event", "pkg/filters", "pkg/plugins",
 	},
-	"internal/inspect/api": {"pkg/event", "internal/metrics"},
+	"internal/inspect/api": {"internal/fileerr", "pkg/event", "internal/metrics"},
 
 	// From a configuration to a running router, in layers. None of them knows a kind of plugin:
 	// cmd/router passes the kinds to them.
 	"internal/compile": {
-		"internal/config/files", "internal/expr", "internal/expr/explain", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "internal/outline", "internal/similar", "pkg/plugins",
+		"internal/fileerr", "internal/config/files", "internal/expr", "internal/expr/explain", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "internal/outline", "internal/similar", "pkg/plugins",
 	},
 	"internal/explain": {
 		"internal/pipeline/chain", "internal/compile", "internal/expr", "internal/expr/explain", "internal/manifest", "internal/rawjson", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer",
@@ -172,11 +174,11 @@ var allowed = map[string][]string{
 		"pkg/config", "pkg/event", "pkg/index", "pkg/informer",
 	},
 	"internal/router/state": {
-		"internal/checkpoint", "internal/checkpoint/writer", "internal/compile", "internal/inspect/api", "internal/kv", "internal/metrics",
+		"internal/fileerr", "internal/checkpoint", "internal/checkpoint/writer", "internal/compile", "internal/inspect/api", "internal/kv", "internal/metrics",
 		"internal/pipeline", "internal/router/watches", "internal/timer", "pkg/config", "pkg/event", "pkg/informer",
 	},
 	"internal/router/engine": {
-		"internal/compile", "internal/expr", "internal/inspect", "internal/metrics", "internal/pipeline", "internal/router/state",
+		"internal/fileerr", "internal/compile", "internal/expr", "internal/inspect", "internal/metrics", "internal/pipeline", "internal/router/state",
 		"internal/router/watches", "internal/timer", "pkg/config", "pkg/event", "pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router": {
@@ -187,16 +189,16 @@ var allowed = map[string][]string{
 		"internal/config/files", "internal/checkpoint", "internal/compile", "internal/inspect", "internal/metrics", "internal/pipeline", "internal/rawjson", "internal/recording",
 		"internal/router/engine", "internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
-	"internal/cases":    {"internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
-	"internal/cli":      {"internal/config/files", "internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar", "internal/terminal", "pkg/config"},
+	"internal/cases":    {"internal/fileerr", "internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
+	"internal/cli":      {"internal/fileerr", "internal/config/files", "internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar", "internal/terminal", "pkg/config"},
 	"internal/terminal": {"internal/printable"},
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
 	// Templates that the router writes out, and the sources of the SDKs beside them.
-	"internal/scaffold": {"internal/similar", "sdk"},
+	"internal/scaffold": {"internal/fileerr", "internal/similar", "sdk"},
 	"sdk":               {},
 	"cmd/router": {
-		"internal/cases", "internal/check", "internal/cli", "internal/compile", "internal/config/reference", "internal/emit", "internal/explain", "internal/inspect/api",
+		"internal/fileerr", "internal/cases", "internal/check", "internal/cli", "internal/compile", "internal/config/reference", "internal/emit", "internal/explain", "internal/inspect/api",
 		"internal/lines", "internal/listing", "internal/printable", "internal/recording", "internal/router", "internal/scaffold", "internal/simulate", "internal/terminal", "pkg/config", "pkg/plugins", "pkg/plugins/*",
 	},
 

@@ -68,7 +68,7 @@ func TestReadOnlyState(t *testing.T) {
 	remount(syscall.MS_RDONLY)
 	for range 2 {
 		code, log := routertest.RunToEnd(t, file)
-		if code != 1 || !strings.Contains(log, "state.dir: ") || !strings.Contains(log, "read-only file system") {
+		if code != 1 || !strings.Contains(log, "state.dir: ") || !strings.Contains(log, "its file system is read-only") {
 			t.Errorf("exit code %d, want 1; %s", code, log)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // CheckRegular refuses a path that exists and is not a regular file: opening a named pipe may block
@@ -34,9 +36,9 @@ func CheckRegular(path string) error {
 func Sync(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
-		return err
+		return fileerr.Explain(err)
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return fileerr.Explain(errors.Join(dir.Sync(), dir.Close()))
 }
 
 // LockedError says that another router uses the state folder.

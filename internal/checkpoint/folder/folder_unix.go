@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // Check refuses a folder in which another user can put a state file: its content becomes objects,
@@ -15,7 +17,7 @@ import (
 func Check(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return err
+		return fileerr.Explain(err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	switch uid := os.Geteuid(); {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // Wait is the time that Open waits for the previous router to release the file: two processes may
@@ -25,7 +27,7 @@ func Acquire(path string) (*Lock, error) {
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, fileerr.Explain(err)
 	}
 	for deadline := time.Now().Add(Wait); ; {
 		err := tryLock(file)
@@ -34,7 +36,7 @@ func Acquire(path string) (*Lock, error) {
 		}
 		if !errors.Is(err, errLocked) {
 			_ = file.Close() // nothing was written
-			return nil, fmt.Errorf("locking %s: %w", path, err)
+			return nil, fmt.Errorf("%s cannot be locked: %w", path, fileerr.Cause(err))
 		}
 		if time.Now().After(deadline) {
 			holder := readHolder(file, path)
@@ -46,7 +48,7 @@ func Acquire(path string) (*Lock, error) {
 	l := &Lock{file}
 	if err := l.sign(); err != nil {
 		_ = file.Close() // another error is returned
-		return nil, fmt.Errorf("writing %s: %w", path, err)
+		return nil, fmt.Errorf("%s cannot be written: %w", path, fileerr.Cause(err))
 	}
 	return l, nil
 }

@@ -10,6 +10,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // ErrFull is wrapped by the error of a write without enough room: the disk is full, or the file has
@@ -56,11 +57,11 @@ func full(err error) error {
 	case errors.Is(err, berrors.ErrMaxSizeReached):
 		return fmt.Errorf("%w: %w (raise state.maxSize)", ErrFull, err)
 	case isOneOf(err, syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG):
-		return fmt.Errorf("%w: %w", ErrFull, err)
+		return fmt.Errorf("%w: %w", ErrFull, fileerr.Cause(err))
 	case errors.Is(err, berrors.ErrDatabaseNotOpen):
 		return ErrClosed
 	}
-	return err
+	return fileerr.Explain(err)
 }
 
 // isOneOf also compares the text, because bbolt does not wrap the errors of growing its file.

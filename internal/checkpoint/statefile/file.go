@@ -14,6 +14,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // Config has the location and the limits of the file.
@@ -47,7 +48,7 @@ type File struct {
 // [File.Quarantined]. A mostly free file is rewritten, see shrink.
 func Open(cfg Config) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
-		return nil, fmt.Errorf("the state folder cannot be created: %w", err)
+		return nil, fileerr.Explain(err)
 	}
 	if err := folder.Check(filepath.Dir(cfg.Path)); err != nil {
 		return nil, err
@@ -83,23 +84,23 @@ func (f *File) load() error {
 	found, err := verify(f.cfg.Path, f.codec)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err := f.create(); err != nil {
-			return fmt.Errorf("the state file cannot be created: %w", err)
+			return fmt.Errorf("the state file cannot be created: %w", fileerr.Explain(err))
 		}
 		found.Format = Format
 	} else if err != nil {
-		return fmt.Errorf("%s: %w", f.cfg.Path, err)
+		return fmt.Errorf("%s: %w", f.cfg.Path, fileerr.Cause(err))
 	}
 	f.report(found)
 	if err := os.Chmod(f.cfg.Path, 0o600); err != nil {
-		return err
+		return fmt.Errorf("the mode of %s cannot be changed: %w", f.cfg.Path, fileerr.Cause(err))
 	}
 	f.shrink(found)
 	if err := f.openBolt(); err != nil {
-		return fmt.Errorf("%s: %w", f.cfg.Path, err)
+		return fmt.Errorf("%s: %w", f.cfg.Path, fileerr.Cause(err))
 	}
 	if found.Format != Format {
 		if err := f.stamp(f.bolt); err != nil {
-			return fmt.Errorf("%s: %w", f.cfg.Path, err)
+			return fmt.Errorf("%s: %w", f.cfg.Path, fileerr.Cause(err))
 		}
 	}
 	f.format = found.Format
@@ -207,11 +208,11 @@ func (f *File) usable() error {
 		}
 		found, err := verify(f.cfg.Path, f.codec)
 		if err != nil {
-			return err
+			return fileerr.Explain(err)
 		}
 		f.report(found)
 		if err := f.openBolt(); err != nil {
-			return err
+			return fileerr.Explain(err)
 		}
 		f.suspect = false
 	}

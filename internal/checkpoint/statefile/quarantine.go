@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // keptAside is the number of damaged files that are kept for inspection.
@@ -23,7 +24,7 @@ func (f *File) quarantine(reason error) error {
 	}
 	name := f.cfg.Path + asideMark + time.Now().UTC().Format("20060102T150405.000Z")
 	if err := os.Rename(f.cfg.Path, name); err != nil {
-		return fmt.Errorf("%w, and it cannot be moved away: %w", reason, err)
+		return fmt.Errorf("%w, and it cannot be moved away: %w", reason, fileerr.Cause(err))
 	}
 	f.quarantined = name
 	f.cfg.Log.Error("the state file is damaged: it was moved away and a new one begun; all sources are listed again, and pending deltas and deletions of the meantime are lost",
@@ -44,7 +45,7 @@ func (f *File) clearAside(now string) {
 	slices.Sort(others) // by time, because their names begin with it
 	for _, old := range others[:max(0, len(others)-(keptAside-1))] {
 		if err := os.Remove(old); err != nil {
-			f.cfg.Log.Warn("an earlier damaged state file cannot be removed", "file", old, "err", err)
+			f.cfg.Log.Warn("an earlier damaged state file cannot be removed", "file", old, "err", fileerr.Cause(err))
 			continue
 		}
 		f.cfg.Log.Info("an earlier damaged state file was removed", "file", old)

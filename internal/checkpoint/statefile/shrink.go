@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 const (
@@ -34,7 +35,7 @@ func (found verdict) worthShrinking() bool {
 func (f *File) shrink(found verdict) {
 	copied := f.cfg.Path + shrunkMark
 	if err := os.Remove(copied); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		f.cfg.Log.Warn("the temporary file of an interrupted start cannot be removed", "file", copied, "err", err)
+		f.cfg.Log.Warn("the temporary file of an interrupted start cannot be removed", "file", copied, "err", fileerr.Cause(err))
 		return
 	}
 	if !found.worthShrinking() {

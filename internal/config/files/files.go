@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // Stdin is the path of standard input.
@@ -125,14 +127,11 @@ func readFile(path string) ([]byte, error) {
 
 // explain words an error of the file system.
 func explain(path string, err error) error {
-	var at *fs.PathError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s: there is no such file or folder: give another path, or write a configuration with router init", path)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s: this user may not read it: change its permissions", path)
-	case errors.As(err, &at):
-		err = at.Err
 	}
-	return fmt.Errorf("%s: it cannot be read: %w", path, err)
+	return fmt.Errorf("%s: it cannot be read: %w", path, fileerr.Cause(err))
 }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // unixPrefix precedes the path of a socket in an address.
@@ -29,7 +31,7 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	// mode 0700; the name is short because the length of a socket's path is limited
 	private, err := os.MkdirTemp(filepath.Dir(path), ".")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the socket %s cannot be created: %w", path, fileerr.Cause(err))
 	}
 	defer func() { _ = os.Remove(private) }() // empty by then
 	made := filepath.Join(private, "s")
@@ -39,7 +41,8 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	}
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	if err := errors.Join(os.Chmod(made, 0o600), os.Rename(made, path)); err != nil {
-		return nil, errors.Join(err, listener.Close(), os.Remove(made))
+		_ = errors.Join(listener.Close(), os.Remove(made)) // another error is returned
+		return nil, fmt.Errorf("the socket %s cannot be created: %w", path, fileerr.Cause(err))
 	}
 	return &socket{listener, path}, nil
 }
@@ -51,7 +54,7 @@ func vacant(ctx context.Context, path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return err
+		return fileerr.Explain(err)
 	case info.Mode()&fs.ModeSocket == 0:
 		return fmt.Errorf("%s is there and is no socket: remove it", path)
 	}
@@ -77,7 +80,7 @@ func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix
 func (s *socket) Close() error {
 	err := s.Listener.Close()
 	if gone := os.Remove(s.path); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
-		err = errors.Join(err, gone)
+		err = errors.Join(err, fileerr.Explain(gone))
 	}
 	return err
 }

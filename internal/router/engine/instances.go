@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/internal/router/state"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -144,7 +145,7 @@ func contentOf(c *config.Component, files []string) (string, error) {
 		}
 		_, err = io.Copy(sum, f)
 		if err = errors.Join(err, f.Close()); err != nil {
-			return "", err
+			return "", fileerr.Explain(err)
 		}
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -29,13 +30,14 @@ func readHashKey(dir string) ([]byte, error) {
 	case err == nil && !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a regular file: remove it", path)
 	case err == nil && info.Size() == hashKeySize:
-		return os.ReadFile(path)
+		key, err := os.ReadFile(path)
+		return key, fileerr.Explain(err)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, err
+		return nil, fileerr.Explain(err)
 	}
 	key := make([]byte, hashKeySize)
 	_, _ = rand.Read(key) // it never fails
-	return key, os.WriteFile(path, key, 0o600)
+	return key, fileerr.Explain(os.WriteFile(path, key, 0o600))
 }
 
 // Hashed replaces a key by its hash, so that only the hash reaches the disk. A reader of the state

@@ -16,6 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/checkpoint/writer"
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
@@ -54,7 +55,7 @@ type State struct {
 func Open(cfg config.State, bounds checkpoint.LettersConfig, around func(string, func() error) error, log *slog.Logger) (*State, error) {
 	dir := cfg.Dir
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("state.dir: %w", err)
+		return nil, fmt.Errorf("state.dir: %w", fileerr.Explain(err))
 	}
 	db, err := checkpoint.Open(checkpoint.Config{
 		Path: filepath.Join(dir, stateFile), MaxSize: int64(cfg.MaxSize), Log: log, Around: around,

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // The values of [sinkConfig].Compress.
@@ -78,7 +80,7 @@ func (c *compressor) run(ctx context.Context) {
 			return
 		case <-c.wake:
 			if err := c.all(ctx); err != nil && ctx.Err() == nil {
-				c.log.WarnContext(ctx, "a rotated file could not be compressed; the next rotation tries it again", slog.Any("err", err))
+				c.log.WarnContext(ctx, "a rotated file could not be compressed; the next rotation tries it again", slog.Any("err", fileerr.Explain(err)))
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -98,7 +99,7 @@ func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 		if r.err == nil {
 			return nil
 		}
-		return s.undelivered(ends, r.n, r.err)
+		return s.undelivered(ends, r.n, fileerr.Explain(r.err))
 	case <-ctx.Done():
 		return s.undelivered(ends, 0, ctx.Err())
 	}
@@ -126,7 +127,7 @@ func (s *sink) Close(ctx context.Context) error {
 		return errors.New("the disk does not answer, the last lines may be missing")
 	}
 	defer func() { <-s.lock }()
-	return s.log.close()
+	return fileerr.Explain(s.log.close())
 }
 
 // Probe implements [plugins.Prober]. It tests whether the file can be written or created, and
@@ -145,11 +146,11 @@ func (kind) Probe(_ context.Context, node config.Node) error {
 		return errors.Join(err, f.Close())
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return fileerr.Explain(err)
 	}
 	made, err := os.CreateTemp(filepath.Dir(c.Path), ".probe-")
 	if err != nil {
-		return fmt.Errorf("the folder of the file: %w", err)
+		return fmt.Errorf("no file can be created in the folder %s: %w", filepath.Dir(c.Path), fileerr.Cause(err))
 	}
 	return errors.Join(made.Close(), os.Remove(made.Name()))
 }

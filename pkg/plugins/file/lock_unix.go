@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // openOwn opens the file of the sink. It does not follow a symbolic link at that path: otherwise a
@@ -27,7 +29,7 @@ func lock(f *os.File) error {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return errors.New("another sink, or another router, writes to " + f.Name())
 		}
-		return err
+		return fmt.Errorf("%s cannot be locked: %w", f.Name(), fileerr.Cause(err))
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ func TestSASL(t *testing.T) {
 			more := fmt.Sprintf(", sasl: {mechanism: %s, user: router, password: {file: %q}}", mechanism, secret)
 			sink, all := open(t, c, ", timeout: 500ms"+more), sinktest.Events(t, "web", 3, 20)
 			// a fake ends the connection, a real broker sends the reason
-			for _, want := range []string{"EOF", "sasl.password: read secret"} {
+			for _, want := range []string{"EOF", "sasl.password: secret file"} {
 				sinktest.Complains(t, sink, all, want)
 				err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more)))
 				if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {

@@ -70,7 +70,7 @@ func TestAuth(t *testing.T) {
 				t.Fatalf("got %s: %v", v, errs)
 			}
 			must.Succeed(t, os.Remove(secret))
-			if errs := sink.Write(t.Context(), all); sinktest.Verdicts(2, errs) != "uu" || !strings.Contains(errs[0].Error(), "read secret") {
+			if errs := sink.Write(t.Context(), all); sinktest.Verdicts(2, errs) != "uu" || !strings.Contains(errs[0].Error(), "secret file") {
 				t.Fatalf("got %v", errs)
 			}
 			must.Succeed(t, os.WriteFile(secret, []byte(test.right+"\n"), 0o600))

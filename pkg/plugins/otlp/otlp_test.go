@@ -233,7 +233,7 @@ func TestHeaderFile(t *testing.T) {
 	both(t, func(t *testing.T, r *receiver, config string) {
 		file := filepath.Join(t.TempDir(), "token")
 		sink := open(t, fmt.Sprintf("%s, headers: {x-token: {file: %q}}}", config, file))
-		if errs := sink.Write(t.Context(), sinktest.Events(t, "web", 1, 10)); sinktest.Verdicts(1, errs) != "u" || !strings.Contains(errs[0].Error(), "header x-token: read secret") {
+		if errs := sink.Write(t.Context(), sinktest.Events(t, "web", 1, 10)); sinktest.Verdicts(1, errs) != "u" || !strings.Contains(errs[0].Error(), "header x-token: secret file") {
 			t.Errorf("got %v", errs)
 		}
 		for _, token := range []string{"one", "another"} {

@@ -67,7 +67,7 @@ func TestTLS(t *testing.T) {
 			sink := open(t, config(url, fmt.Sprintf("ca: {file: %q}, %s", mended, a.Files())))
 			sinktest.Complains(t, sink, all, "unknown authority")
 			must.Succeed(t, os.Remove(mended))
-			sinktest.Complains(t, sink, all, "tls.ca: read secret")
+			sinktest.Complains(t, sink, all, "tls.ca: secret file")
 			sinktest.Write(t, mended, a.PEM)
 			sinktest.Insist(t, sink, all)
 			// The certificate is for 127.0.0.1 and not for localhost.

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
 
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/engine"
@@ -140,20 +142,23 @@ func (k kind) Load(ctx context.Context, node config.Node, env plugins.HandlerEnv
 		err = h.Close(ctx)
 	}
 	if err != nil {
-		return config.Problems{node.At("module").Problemf("%s", strings.TrimPrefix(err.Error(), "module: "))}
+		return config.Problems{node.At("module").Problemf("%v", err)}
 	}
 	return nil
 }
 
 func readModule(path string, longest int64) ([]byte, error) {
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("module %s cannot be read: %w: build it, or correct the path", path, fileerr.Cause(err))
+	}
 	if err != nil {
-		return nil, fmt.Errorf("module: %w", err)
+		return nil, fmt.Errorf("module %s cannot be read: %w", path, fileerr.Cause(err))
 	}
 	defer f.Close()
 	module, err := io.ReadAll(io.LimitReader(f, longest+1))
 	if err != nil {
-		return nil, fmt.Errorf("module %s: %w", path, err)
+		return nil, fmt.Errorf("module %s cannot be read: %w", path, fileerr.Cause(err))
 	}
 	if int64(len(module)) > longest {
 		return nil, fmt.Errorf("module %s: larger than %d bytes: build it without debug information (Go: -ldflags '-s -w'), or raise limits.module", path, longest)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -102,7 +103,7 @@ func restConfig(cluster config.Cluster, policy config.Policy) (cfg *rest.Config,
 		err = errors.New("there is none, or it is empty: set cluster.kubeconfig or $KUBECONFIG, or run in a pod of the cluster")
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("no usable kubeconfig (%s): %w", place(cluster, rules), err)
+		return nil, nil, fmt.Errorf("no usable kubeconfig (%s): %w", place(cluster, rules), fileerr.Explain(err))
 	}
 	if err := policy.Credentials(cfg.ExecProvider != nil, cfg.AuthProvider != nil); err != nil {
 		return nil, nil, fmt.Errorf("kubeconfig (%s): %w", place(cluster, rules), err)

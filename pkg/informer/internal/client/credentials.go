@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/internal/kubehttp"
 )
 
@@ -64,7 +65,7 @@ func (c *credentials) make() (*rest.Config, error) {
 	}
 	current, err := transportFor(cfg)
 	if err != nil {
-		return nil, err
+		return nil, fileerr.Explain(err)
 	}
 	if c.current != nil {
 		utilnet.CloseIdleConnectionsFor(c.current)

@@ -18,6 +18,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/internal/lines"
 	"github.com/deltarouter/deltarouter/internal/printable"
 )
@@ -117,10 +118,7 @@ func (c *Child) run() error {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := c.cmd.Start()
-		if errors.Is(err, fs.ErrPermission) && filepath.Dir(c.cmd.Path) == c.folder {
-			err = fmt.Errorf("%w: if %s is mounted noexec, set TMPDIR to a folder that is not", err, filepath.Dir(c.folder))
-		}
-		started <- err
+		started <- c.explain(err)
 		if err != nil {
 			return
 		}
@@ -133,6 +131,21 @@ func (c *Child) run() error {
 		close(c.exited)
 	}()
 	return <-started
+}
+
+// explain adds the remedy to the error of a start.
+func (c *Child) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	remedy := ""
+	switch {
+	case errors.Is(err, fs.ErrPermission) && filepath.Dir(c.cmd.Path) == c.folder:
+		remedy = fmt.Sprintf(": if %s is mounted noexec, set TMPDIR to a folder that is not", filepath.Dir(c.folder))
+	case errors.Is(err, fs.ErrNotExist):
+		remedy = ": the interpreter or the dynamic linker that it needs may be missing"
+	}
+	return fmt.Errorf("it cannot be started: %w%s", fileerr.Cause(err), remedy)
 }
 
 // signal sends a signal to the process, unless it has ended.

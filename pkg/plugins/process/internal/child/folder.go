@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 const (
@@ -34,7 +36,7 @@ func NewFolder() (*Folder, error) {
 	sweep(base)
 	path, err := os.MkdirTemp(base, folderPrefix+"*")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("no folder can be created in %s: %w: set TMPDIR to a folder of this user", base, fileerr.Cause(err))
 	}
 	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
@@ -42,7 +44,7 @@ func NewFolder() (*Folder, error) {
 	}
 	if err != nil {
 		_ = os.RemoveAll(path)
-		return nil, err
+		return nil, fmt.Errorf("no file can be locked in %s: %w", path, fileerr.Cause(err))
 	}
 	return &Folder{path, lock}, nil
 }

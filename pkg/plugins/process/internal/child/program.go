@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // ErrAnother is the error of a program with another SHA-256 than configured.
@@ -46,19 +48,19 @@ func Load(file, sum string) (*Program, error) {
 func (p *Program) copyTo(to io.Writer) error {
 	from, err := os.Open(p.file)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s cannot be read: %w", p.file, fileerr.Cause(err))
 	}
 	defer from.Close()
 	info, err := from.Stat()
 	if err != nil {
-		return err
+		return fmt.Errorf("%s cannot be read: %w", p.file, fileerr.Cause(err))
 	}
 	if !info.Mode().IsRegular() { // a device may be endless
 		return fmt.Errorf("%s is not a file", p.file)
 	}
 	sum := sha256.New()
 	if _, err := io.Copy(to, io.TeeReader(from, sum)); err != nil {
-		return err
+		return fmt.Errorf("%s cannot be copied: %w", p.file, fileerr.Cause(err))
 	}
 	if is := hex.EncodeToString(sum.Sum(nil)); !strings.EqualFold(is, p.sum) {
 		return fmt.Errorf("%s is %w: %s", p.file, ErrAnother, is)
@@ -75,7 +77,7 @@ func (p *Program) Prepare(folder string) (path string, files []*os.File, err err
 	path = filepath.Join(folder, "program")
 	to, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o500) //nolint:gosec // it is a program
 	if err != nil {
-		return "", nil, err
+		return "", nil, fileerr.Explain(err)
 	}
 	return path, nil, errors.Join(p.copyTo(to), to.Close())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/internal/meter"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/host"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/limits"
@@ -50,7 +51,7 @@ func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 	conf := wazero.NewRuntimeConfig().WithMemoryLimitPages(uint32(uint64(e.Limits.Memory) / limits.PageSize))
 	dir, err := c.open(e.metered.Code)
 	if err != nil {
-		e.Env.Log.Warn("compiled modules cannot be kept, so each start compiles them", "err", err)
+		e.Env.Log.Warn("compiled modules cannot be kept, so each start compiles them", "err", fileerr.Explain(err))
 	}
 	if dir != "" {
 		if e.cache, err = wazero.NewCompilationCacheWithDir(dir); err != nil {
@@ -71,7 +72,7 @@ func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 		return err
 	}
 	if err := c.seal(dir); err != nil {
-		e.Env.Log.Warn("the compiled module cannot be kept, so the next start compiles it again", "err", err)
+		e.Env.Log.Warn("the compiled module cannot be kept, so the next start compiles it again", "err", fileerr.Explain(err))
 	}
 	return nil
 }
