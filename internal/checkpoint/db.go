@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"log/slog"
+	"path/filepath"
 	"sync"
 
 	"go.etcd.io/bbolt"
@@ -88,6 +89,10 @@ func (db *DB) Quarantined() string { return db.file.Quarantined() }
 // Size returns the size of the file in bytes. A part of it may be free for new values: the file
 // shrinks at [Open] only.
 func (db *DB) Size() int64 { return db.file.Size() }
+
+// Room returns the number of bytes that the router may still write to the disk of the file; false:
+// the system does not tell.
+func (db *DB) Room() (bytes int64, known bool) { return folder.Room(filepath.Dir(db.cfg.Path)) }
 
 // Cluster returns the identity of the cluster of the state; empty: none was written yet.
 func (db *DB) Cluster() string {

@@ -28,6 +28,7 @@ const (
 type Metrics struct {
 	registry *prometheus.Registry
 	before   atomic.Pointer[func()]
+	table    []Metric
 
 	Deltas      *prometheus.CounterVec // source, op
 	RouteDeltas *prometheus.CounterVec // route, result
@@ -105,23 +106,12 @@ func New() *Metrics {
 	m.GuestsEnded = m.counter("guests_ended_total", "Guests that were replaced, and why.", "handler", "reason")
 	m.ConfigHash = m.gauge("config_hash", "1 for the hash of the running configuration.", "hash")
 	m.buildInfo = m.gauge("build_info", "1 for the running version.", "version")
-	m.ConfigReloadOK = prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "deltarouter", Name: "config_last_reload_successful", Help: "1 if the last load of the configuration succeeded.",
-	})
-	m.registry.MustRegister(m.ConfigReloadOK)
+	m.ConfigReloadOK = m.gauge("config_last_reload_successful", "1 if the last load of the configuration succeeded.").WithLabelValues()
 	return m
 }
 
 // SetBuildInfo sets the version.
 func (m *Metrics) SetBuildInfo(version string) { m.buildInfo.WithLabelValues(version).Set(1) }
-
-// SetCheckpointAge registers checkpoint_age_seconds, the age of the last cut, computed at each
-// scrape. It is called at most once.
-func (m *Metrics) SetCheckpointAge(age func() time.Duration) {
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "deltarouter", Name: "checkpoint_age_seconds", Help: "Age of the last cut that was written.",
-	}, func() float64 { return age().Seconds() }))
-}
 
 // ForgetRoute removes the series of a removed route.
 func (m *Metrics) ForgetRoute(name string) {
@@ -189,23 +179,3 @@ func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
 
 // Since observes the seconds since start.
 func Since(o prometheus.Observer, start time.Time) { o.Observe(time.Since(start).Seconds()) }
-
-func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
-	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "deltarouter", Name: name, Help: help}, labels)
-	m.registry.MustRegister(v)
-	return v
-}
-
-func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
-	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "deltarouter", Name: name, Help: help}, labels)
-	m.registry.MustRegister(v)
-	return v
-}
-
-func (m *Metrics) histogram(name, help string, label string) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: "deltarouter", Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(100e-6, 4, 12),
-	}, []string{label})
-	m.registry.MustRegister(v)
-	return v
-}

@@ -23,7 +23,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestServed(t *testing.T) {
 	m := metrics.New()
 	m.SetBuildInfo("v1")
-	m.SetCheckpointAge(func() time.Duration { return 1500 * time.Millisecond })
+	m.SetState(metrics.State{
+		Age: func() time.Duration { return 1500 * time.Millisecond }, Size: func() int64 { return 4096 }, Limit: 1 << 20,
+		Room: func() (int64, bool) { return 8192, true },
+	})
 	m.Deltas.WithLabelValues("pods", "added").Inc()
 	m.RouteDeltas.WithLabelValues("r", metrics.Matched).Inc()
 	metrics.Since(m.DeliverySeconds.WithLabelValues("r"), time.Now())
@@ -43,6 +46,9 @@ func TestServed(t *testing.T) {
 		`deltarouter_route_deltas_total{result="matched",route="r"} 1`,
 		`deltarouter_route_delivery_duration_seconds_count{route="r"} 1`,
 		"deltarouter_checkpoint_age_seconds 1.5",
+		"deltarouter_state_file_bytes 4096",
+		"deltarouter_state_file_limit_bytes 1.048576e+06",
+		"deltarouter_state_disk_free_bytes 8192",
 		"deltarouter_config_last_reload_successful 1",
 		`deltarouter_build_info{version="v1"} 1`,
 		"go_goroutines",

@@ -39,6 +39,7 @@ type State struct {
 	Writer  *writer.Writer
 	Letters *checkpoint.Letters
 	log     *slog.Logger
+	maxSize int64 // of the state file, in bytes
 
 	memories  *Memories
 	hashKey   []byte // see hashed
@@ -71,7 +72,7 @@ func Open(cfg config.State, bounds checkpoint.LettersConfig, around func(string,
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("state.dir: %w", err), db.Close())
 	}
-	s := &State{db: db, Letters: letters, log: log, hashKey: hashKey}
+	s := &State{db: db, Letters: letters, log: log, maxSize: int64(cfg.MaxSize), hashKey: hashKey}
 	s.Writer = writer.New(db, s, log)
 	return s, nil
 }
@@ -79,14 +80,17 @@ func Open(cfg config.State, bounds checkpoint.LettersConfig, around func(string,
 // Close closes the state file and unlocks the folder.
 func (s *State) Close(context.Context) error { return s.db.Close() }
 
-// Announce adds the metrics of the checkpoint.
+// Announce adds the metrics of the state folder.
 func (s *State) Announce(m *metrics.Metrics) {
 	began := time.Now()
-	m.SetCheckpointAge(func() time.Duration {
-		if last := s.Writer.Stats().LastCut; !last.IsZero() {
-			return time.Since(last)
-		}
-		return time.Since(began)
+	m.SetState(metrics.State{
+		Age: func() time.Duration {
+			if last := s.Writer.Stats().LastCut; !last.IsZero() {
+				return time.Since(last)
+			}
+			return time.Since(began)
+		},
+		Size: s.db.Size, Limit: s.maxSize, Room: s.db.Room,
 	})
 }
 
