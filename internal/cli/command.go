@@ -242,8 +242,9 @@ func pointer(program, name string) string {
 	return strings.TrimSpace(program + " help" + strings.TrimPrefix(name, program))
 }
 
+// didYouMean suggests nothing for one letter, from which any other letter differs by one mistake.
 func didYouMean(name, prefix string, known []string) string {
-	if near, ok := similar.Nearest(name, known); ok {
+	if near, ok := similar.Nearest(name, known); ok && len(name) > 1 {
 		return fmt.Sprintf("; did you mean %q?", prefix+near)
 	}
 	return ""

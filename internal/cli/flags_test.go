@@ -23,6 +23,8 @@ func TestParse(t *testing.T) {
 		{"- -name -", "[-] name=- on=false for=0s"},
 		{"-nam x", `there is no flag -nam; did you mean "-name"?`},
 		{"-x", "there is no flag -x"},
+		{"-a", "there is no flag -a"},
+		{"-AA", `there is no flag -AA; did you mean "-A"?`},
 		{"-name", "-name needs a value: write -name TEXT"},
 		{"-on=si", "-on si: write true or false, or leave the value out"},
 		{"-for 5", "-for 5: write a number and a unit, as in 30s or 5m"},
@@ -32,6 +34,7 @@ func TestParse(t *testing.T) {
 		f := newFlags()
 		name := f.String("name", "", "`TEXT` a name")
 		on := f.Bool("on", false, "a switch")
+		f.Bool("A", false, "a flag of one letter")
 		length := f.Duration("for", 0, "`DURATION` a length")
 		rest, err := f.parse(strings.Fields(c.args))
 		got := fmt.Sprintf("%v name=%s on=%t for=%s", rest, *name, *on, *length)
