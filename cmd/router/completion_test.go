@@ -87,6 +87,29 @@ func TestComplete(t *testing.T) {
 	}
 }
 
+// TestParsed: each shell accepts its script, without executing it.
+func TestParsed(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		t.Run(shell, func(t *testing.T) {
+			program, err := exec.LookPath(shell)
+			if err != nil {
+				t.Skipf("there is no %s on this machine, which alone can parse its script", shell)
+			}
+			var script, stderr bytes.Buffer
+			if code := run(t.Context(), []string{"completion", shell}, &script, &stderr); code != 0 || script.Len() == 0 {
+				t.Fatalf("exit code %d, %s", code, &stderr)
+			}
+			file := filepath.Join(t.TempDir(), "script")
+			must.Succeed(t, os.WriteFile(file, script.Bytes(), 0o600))
+			cmd := exec.CommandContext(t.Context(), program, "-n", file)
+			cmd.Env = append(os.Environ(), "HOME="+t.TempDir()) // fish writes into it
+			if said, err := cmd.CombinedOutput(); err != nil || len(said) > 0 {
+				t.Errorf("%v: %s", err, said)
+			}
+		})
+	}
+}
+
 // driver completes a command line as bash does at the key TAB.
 const driver = `
 eval "$1"
