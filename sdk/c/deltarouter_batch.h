@@ -1,4 +1,4 @@
-// The two ends of the ABI for deltarouter.h: memory, batches in, answers out. See docs/PLUGINS.md for the layout.
+// The two ends of the ABI for deltarouter.h: memory, batches in, answers out. See docs/ABI.md for the layout.
 #ifndef DELTAROUTER_BATCH_H
 #define DELTAROUTER_BATCH_H
 

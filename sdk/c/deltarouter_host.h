@@ -106,7 +106,7 @@ static inline int dr_lookup_one(dr_str source, dr_str ns, dr_str name, dr_json *
 // succeeds.
 static inline int dr_emit(const dr_delta *d, dr_json event) { return dr__host_emit(d->index, event.p, event.n); }
 
-// dr_http does a request {"method", "url", "headers", "body"} and gives the answer {"status", "headers", "body"}; see docs/PLUGINS.md for
+// dr_http does a request {"method", "url", "headers", "body"} and gives the answer {"status", "headers", "body"}; see docs/ABI.md for
 // bodies that are not UTF-8, and for what the status 0 means.
 static inline int dr_http(dr_json request, dr_json *answer) {
 	return dr__ask(dr__host_http, request.p, request.n, answer);

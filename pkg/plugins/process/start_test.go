@@ -27,7 +27,7 @@ func TestStartErrors(t *testing.T) {
 		{"sdk", "config: 7", []string{"test.yaml:3:9: config: must be of type object"}},
 		{"sdk", "config: {hang: true}\nlimits: {startTimeout: 2s}", []string{"it is not ready after 2s (limits.startTimeout)"}},
 		{"silent", "limits: {startTimeout: 300ms}", []string{"it is not ready after 300ms (limits.startTimeout)"}},
-		{"garbage", "", []string{"Unrecognized remote plugin message: hello\uFFFD[31m, I am starting", "see docs/PLUGINS.md"}},
+		{"garbage", "", []string{"Unrecognized remote plugin message: hello\uFFFD[31m, I am starting", "see docs/ABI.md"}},
 		{"endless", "", []string{"Unrecognized remote plugin message: xxx"}},
 		{"flood", "", []string{"Unrecognized remote plugin message: xxx"}},
 		{"drowned", "limits: {startTimeout: 300ms}", []string{"it is not ready after 300ms (limits.startTimeout)"}},

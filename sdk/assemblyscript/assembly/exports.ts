@@ -1,4 +1,4 @@
-// The exports of a module, which its main file exports again. See docs/PLUGINS.md for the layout.
+// The exports of a module, which its main file exports again. See docs/ABI.md for the layout.
 
 import { Bytes, Delta, Event, Result, Value, Writer, handle, start } from "./index";
 import { log, Level } from "./host";

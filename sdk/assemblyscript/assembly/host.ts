@@ -129,7 +129,7 @@ export function emit(d: Delta, event: Event): i32 {
 }
 
 // http does a request, a JSON object {"method", "url", "headers", "body"}, to a host that the handler is granted; the answer is
-// {"status", "headers", "body"}. See docs/PLUGINS.md for bodies that are not UTF-8, and for what the status 0 means.
+// {"status", "headers", "body"}. See docs/ABI.md for bodies that are not UTF-8, and for what the status 0 means.
 export function http(request: Writer): Answer {
   const b: Bytes = request.bytes;
   let buffer = new ArrayBuffer(4096);

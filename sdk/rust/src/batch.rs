@@ -1,4 +1,4 @@
-//! The two ends of the ABI: batches in, answers out. See docs/PLUGINS.md for the layout.
+//! The two ends of the ABI: batches in, answers out. See docs/ABI.md for the layout.
 
 use crate::{host, json, Delta, Op, RouteEvent, Stop, Verdict};
 

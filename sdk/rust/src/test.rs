@@ -153,7 +153,7 @@ pub fn describe(verdict: Verdict) -> String {
 pub struct Host {
     /// None: not granted. A ttl is ignored.
     pub kv: Option<BTreeMap<String, Vec<u8>>>,
-    /// Answers a request of lookup (docs/PLUGINS.md) with JSON; None: not granted.
+    /// Answers a request of lookup (docs/ABI.md) with JSON; None: not granted.
     pub lookup: Option<fn(json::Value) -> Option<String>>,
     /// Answers a request of http.
     pub http: Option<fn(json::Value) -> Option<String>>,

@@ -246,7 +246,7 @@ func (c *Child) Secured() bool { return c.secured }
 
 // Diagnose implements runner.Runner.
 func (c *Child) Diagnose(context.Context) string {
-	return "The first line on stdout must say where the plugin listens: see docs/PLUGINS.md"
+	return "The first line on stdout must name the address of the plugin: see docs/ABI.md"
 }
 
 // Stdout returns the handshake line for go-plugin. It implements runner.Runner.
