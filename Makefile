@@ -15,7 +15,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 each = @failed=; for m in $(1); do echo "--- $@ $$m"; (cd $$m && $(2)) || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "$@ failed in:$$failed" >&2; exit 1; }
 
-.PHONY: help run build router plugins plugins-go plugins-checked-in test e2e chaos arch bench fuzz fmt fmt-check tidy tidy-check generate lint check clean
+.PHONY: help run build router image plugins plugins-go plugins-checked-in test e2e chaos arch bench fuzz fmt fmt-check tidy tidy-check generate lint check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -28,6 +28,9 @@ build: router plugins bin/sandbox ## build bin/router, bin/sandbox and the examp
 
 router: ## build bin/router alone
 	@CGO_ENABLED=0 sh hack/progress.sh bin/router go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/router ./cmd/router
+
+image: ## build the container image, dist/image, as an OCI layout for linux/amd64 and linux/arm64
+	go -C hack/release run . image -out $(CURDIR)/dist/image
 
 plugins: ## build examples/plugins into bin/plugins, and compare with the checked-in modules
 	@sh hack/guests.sh
@@ -103,7 +106,7 @@ check: fmt tidy generate lint ## run the checks of a commit beside the tests: fo
 	@git diff --exit-code || { echo "check: commit the differences above, and run it again" >&2; exit 1; }
 
 clean: ## remove all built files
-	rm -rf bin
+	rm -rf bin dist
 
 # One binary per version: a new pinned version is built again.
 $(GOLANGCI):

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+	_ "time/tzdata" // the time zones of CEL, where the machine has none, as in the image
 
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/lines"

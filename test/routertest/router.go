@@ -87,7 +87,20 @@ func StartFile(t *testing.T, file string, args ...string) *Router {
 // Launch is StartFile without the wait.
 func Launch(t *testing.T, file string, args ...string) *Router {
 	t.Helper()
-	r := &Router{file: file, cmd: Command(append([]string{"-config", file}, args...)...)}
+	return launch(t, &Router{file: file, cmd: Command(append([]string{"-config", file}, args...)...)})
+}
+
+// StartCommand is StartFile for a command of the caller, which runs another binary or in another
+// environment.
+func StartCommand(t *testing.T, cmd *exec.Cmd) *Router {
+	t.Helper()
+	r := launch(t, &Router{cmd: cmd})
+	r.wait(t, "the address of the probes", func() bool { return r.probes != "" })
+	return r
+}
+
+func launch(t *testing.T, r *Router) *Router {
+	t.Helper()
 	r.changed = sync.NewCond(&r.mu)
 	stdout, err := r.cmd.StdoutPipe()
 	must.Succeed(t, err)

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"crypto/x509"
+	"debug/elf"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+// epoch is the time of the artifacts of these tests: 2026-01-02T03:04:05Z.
+const epoch = "1767323045"
+
+// host is the platform whose compiled packages are in the build cache.
+const host = "linux/" + runtime.GOARCH
+
+// TestImage builds the image twice, with different settings in the environment, and checks that the
+// results are equal and have the promised content.
+func TestImage(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", epoch)
+	first, second := filepath.Join(t.TempDir(), "image"), filepath.Join(t.TempDir(), "image")
+	printed := build(t, "image", "-platforms", host, "-version", "1.2.3", "-out", first)
+	t.Setenv("GOFLAGS", "-ldflags=-B=none -tags=other")
+	t.Setenv("TZ", "Asia/Tokyo")
+	again := build(t, "image", "-platforms", host, "-version", "1.2.3", "-out", second)
+
+	t.Run("reproducible", func(t *testing.T) {
+		if a, b := contents(t, first), contents(t, second); !maps.Equal(a, b) {
+			t.Errorf("the first layout has\n%v\nthe second\n%v", a, b)
+		}
+		if strings.ReplaceAll(printed, first, "") != strings.ReplaceAll(again, second, "") {
+			t.Errorf("printed\n%sand\n%s", printed, again)
+		}
+	})
+	index, img := open(t, first)
+	if digest, err := index.Digest(); err != nil || !strings.Contains(printed, digest.String()) {
+		t.Errorf("%s is the digest (%v), and it printed\n%s", digest, err, printed)
+	}
+	if err := validate.Index(index); err != nil {
+		t.Error(err)
+	}
+	t.Run("configuration", func(t *testing.T) { checkConfig(t, img) })
+	t.Run("annotations", func(t *testing.T) {
+		ofIndex, err := index.IndexManifest()
+		succeed(t, err)
+		ofImage, err := img.Manifest()
+		succeed(t, err)
+		for _, annotations := range []map[string]string{ofIndex.Annotations, ofImage.Annotations} {
+			if annotations["org.opencontainers.image.version"] != "1.2.3" || annotations["org.opencontainers.image.created"] != "2026-01-02T03:04:05Z" {
+				t.Errorf("annotations %v", annotations)
+			}
+		}
+	})
+	t.Run("files", func(t *testing.T) { checkFiles(t, img) })
+}
+
+// build runs the command and returns its output.
+func build(t *testing.T, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	succeed(t, run(t.Context(), args, &out))
+	return out.String()
+}
+
+func succeed(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// open reads a layout as a client does, and returns its index and the image of the host.
+func open(t *testing.T, dir string) (v1.ImageIndex, v1.Image) {
+	t.Helper()
+	path, err := layout.FromPath(dir)
+	succeed(t, err)
+	outer, err := path.ImageIndex()
+	succeed(t, err)
+	manifest, err := outer.IndexManifest()
+	succeed(t, err)
+	if len(manifest.Manifests) != 1 || manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "1.2.3" {
+		t.Fatalf("the layout lists %+v, want one index with its version as name", manifest.Manifests)
+	}
+	index, err := outer.ImageIndex(manifest.Manifests[0].Digest)
+	succeed(t, err)
+	manifest, err = index.IndexManifest()
+	succeed(t, err)
+	if len(manifest.Manifests) != 1 || manifest.Manifests[0].Platform.String() != host {
+		t.Fatalf("the index lists %+v, want the image of %s", manifest.Manifests, host)
+	}
+	img, err := index.Image(manifest.Manifests[0].Digest)
+	succeed(t, err)
+	return index, img
+}
+
+func checkConfig(t *testing.T, img v1.Image) {
+	t.Helper()
+	file, err := img.ConfigFile()
+	succeed(t, err)
+	c := file.Config
+	if file.OS+"/"+file.Architecture != host || !file.Created.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
+		t.Errorf("made for %s/%s at %s", file.OS, file.Architecture, file.Created)
+	}
+	if c.User != "65532:65532" || !slices.Equal(c.Entrypoint, []string{"/usr/local/bin/router"}) || !slices.Equal(c.Cmd, []string{"run"}) {
+		t.Errorf("runs %q %q as %s", c.Entrypoint, c.Cmd, c.User)
+	}
+	if !slices.Contains(c.Env, "DELTAROUTER_CONFIG=/etc/deltarouter/config.yaml") || len(c.Volumes) != 1 {
+		t.Errorf("environment %q, volumes %v", c.Env, c.Volumes)
+	}
+	if c.Labels["org.opencontainers.image.licenses"] != "Apache-2.0" {
+		t.Errorf("labels %v", c.Labels)
+	}
+}
+
+// checkFiles compares the files of the image with the list that docs/OPERATIONS.md promises.
+func checkFiles(t *testing.T, img v1.Image) {
+	t.Helper()
+	want := `
+drwxr-xr-x 0:0 etc/
+drwxr-xr-x 0:0 etc/deltarouter/
+drwxr-xr-x 0:0 etc/ssl/
+drwxr-xr-x 0:0 etc/ssl/certs/
+-rw-r--r-- 0:0 etc/ssl/certs/ca-certificates.crt
+dtrwxrwxrwx 0:0 tmp/
+drwxr-xr-x 0:0 usr/
+drwxr-xr-x 0:0 usr/local/
+drwxr-xr-x 0:0 usr/local/bin/
+-rwxr-xr-x 0:0 usr/local/bin/router
+drwxr-xr-x 0:0 var/
+drwxr-xr-x 0:0 var/lib/
+drwx------ 65532:65532 var/lib/deltarouter/
+`
+	layers, err := img.Layers()
+	succeed(t, err)
+	got := "\n"
+	for _, layer := range layers {
+		content, err := layer.Uncompressed()
+		succeed(t, err)
+		for files := tar.NewReader(content); ; {
+			header, err := files.Next()
+			if err == io.EOF { //nolint:errorlint // tar returns io.EOF itself
+				break
+			}
+			succeed(t, err)
+			got += fmt.Sprintf("%s %d:%d %s\n", header.FileInfo().Mode(), header.Uid, header.Gid, header.Name)
+			if !header.ModTime.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
+				t.Errorf("%s has the time %s", header.Name, header.ModTime)
+			}
+			data, err := io.ReadAll(files)
+			succeed(t, err)
+			checkFile(t, header.Name, data)
+		}
+	}
+	if got != want {
+		t.Errorf("the image has%s\nwant%s", got, want)
+	}
+}
+
+func checkFile(t *testing.T, name string, data []byte) {
+	t.Helper()
+	switch name {
+	case routerPath:
+		program, err := elf.NewFile(bytes.NewReader(data))
+		succeed(t, err)
+		for _, p := range program.Progs {
+			if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+				t.Error("the router is not a static program")
+			}
+		}
+		// 55 MB is the bound for the image without compression.
+		if len(data) > 54_000_000 {
+			t.Errorf("the router has %d bytes", len(data))
+		}
+	case certificatesPath:
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(data) || strings.Count(string(data), "BEGIN") < 100 || !strings.Contains(string(data), "# CN=ISRG Root X1,") {
+			t.Errorf("%s is no bundle of Mozilla's authorities", name)
+		}
+	}
+}
+
+// contents returns the checksums of all files of a folder, by name.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := make(map[string]string)
+	succeed(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		found[strings.TrimPrefix(path, dir)] = fmt.Sprintf("%x", sha256.Sum256(data))
+		return err
+	}))
+	return found
+}
+
+// TestLayoutFolder checks that the command replaces a layout, and no other folder.
+func TestLayoutFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "image")
+	succeed(t, os.Mkdir(dir, 0o700))
+	succeed(t, os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600))
+	if err := replaceable(dir); err == nil || !strings.Contains(err.Error(), "no OCI image layout") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "precious")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDockerfile compares the Dockerfile with the image that this command makes.
+func TestDockerfile(t *testing.T) {
+	text, err := os.ReadFile("../../Dockerfile")
+	succeed(t, err)
+	module, err := os.ReadFile("go.mod")
+	succeed(t, err)
+	c := imageConfig()
+	want := []string{
+		"USER " + c.User, "WORKDIR " + c.WorkingDir, "VOLUME " + c.WorkingDir,
+		fmt.Sprintf("ENTRYPOINT [%q]", c.Entrypoint[0]), fmt.Sprintf("CMD [%q]", c.Cmd[0]),
+		fmt.Sprintf("COPY --from=build --chown=%s /image/%s /%s", c.User, statePath, statePath),
+	}
+	for _, variable := range c.Env {
+		want = append(want, "ENV "+variable)
+	}
+	for line := range strings.Lines(string(module)) {
+		if version, ok := strings.CutPrefix(strings.TrimSpace(line), "toolchain go"); ok {
+			want = append(want, "FROM --platform=$BUILDPLATFORM golang:"+version+" AS build")
+		}
+	}
+	entries, err := rootfs(nil)
+	succeed(t, err)
+	for _, e := range entries {
+		if !strings.Contains(e.name, "/") && e.name != "var" {
+			want = append(want, fmt.Sprintf("COPY --from=build /image/%s /%s", e.name, e.name))
+		}
+	}
+	lines := strings.Split(string(text), "\n")
+	for _, line := range want {
+		if !slices.Contains(lines, line) {
+			t.Errorf("the Dockerfile has no line %q", line)
+		}
+	}
+}
