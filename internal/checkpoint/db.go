@@ -26,6 +26,8 @@ type Config struct {
 	// transaction once or, with an error of its own, not at all. It is for simulations of a slow or
 	// full disk, and of crashes before or after a transaction. Calls may be concurrent.
 	Around func(what string, transaction func() error) error
+
+	conversions []conversion // nil: those of this version; tests set others
 }
 
 // The kinds of transactions, see [Config.Around]. A cut may include intents.
@@ -50,16 +52,41 @@ type DB struct {
 	backlogs map[string]weight // by the names of the routes' buckets
 }
 
+// conversion changes the content of a file to a format, see statefile.Conversion.
+type conversion struct {
+	to  int
+	run func(tx *writing) error
+}
+
+// conversions returns the conversions of this version, ascending. There is none yet: each of the
+// formats 2 to 6 only adds to the format before, whose files are read as they are.
+func conversions() []conversion { return nil }
+
+// of makes the conversion of a file.
+func (c conversion) of() statefile.Conversion {
+	return statefile.Conversion{To: c.to, Run: func(bolt *bbolt.Tx, codec *value.Codec) error {
+		tx := &writing{Tx: bolt, codec: codec, backlogs: make(map[string]*weight)}
+		if err := tx.begin(); err != nil {
+			return err
+		}
+		if err := c.run(tx); err != nil {
+			return err
+		}
+		return tx.end()
+	}}
+}
+
 // Open opens the state file, or makes it if it does not exist. It reads the whole file once; see
-// the package comment for the checks. The error is a *LockedError, a *NewerError or one of the file
-// system; a damaged file is no error, see [DB.Quarantined]. A mostly free file is rewritten.
+// the package comment for the checks. The error is a *LockedError, a *NewerError, a
+// *ConversionError or one of the file system; a damaged file is no error, see [DB.Quarantined]. A
+// mostly free file is rewritten, and one of an older format converted if necessary.
 func Open(cfg Config) (*DB, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	db := &DB{cfg: cfg}
 	var err error
-	db.file, err = statefile.Open(statefile.Config{Path: cfg.Path, MaxSize: cfg.MaxSize, Log: cfg.Log, Opened: db.opened})
+	db.file, err = statefile.Open(db.fileConfig())
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +97,18 @@ func Open(cfg Config) (*DB, error) {
 		}
 	}
 	return db, nil
+}
+
+func (db *DB) fileConfig() statefile.Config {
+	cfg := statefile.Config{Path: db.cfg.Path, MaxSize: db.cfg.MaxSize, Log: db.cfg.Log, Opened: db.opened}
+	steps := db.cfg.conversions
+	if steps == nil {
+		steps = conversions()
+	}
+	for _, c := range steps {
+		cfg.Conversions = append(cfg.Conversions, c.of())
+	}
+	return cfg
 }
 
 // opened reads the parts of the file that are kept in memory.
@@ -123,6 +162,9 @@ type (
 	// NewerError says that a newer version wrote the state file in a format that this version
 	// cannot read. The file is left unchanged.
 	NewerError = statefile.NewerError
+	// ConversionError says that the state file could not be converted to the format of this
+	// version. The file is left unchanged.
+	ConversionError = statefile.ConversionError
 )
 
 // The buckets and records with a fixed name.

@@ -82,8 +82,19 @@
 // about as long as copying it. If only the newer of the two meta pages is damaged, the file is used
 // in the state of one transaction earlier, with a warning.
 //
+// # Other formats
+//
 // A version that adds something raises [Format]. It keeps the number of the oldest reader if older
 // versions work without the addition: they can then read the state after a rollback. An older
 // version writes its own number again, which shows the newer one that its additions may be out of
 // date.
+//
+// A version that changes something also adds to the table conversions in db.go, and sets the number
+// of the oldest reader to its own. Open copies a file of an older format to
+// state.db.format-<number> and converts the file in one transaction. The copy is complete, synced
+// and verified before; a later conversion from the same format replaces it, and the router never
+// removes it. If the disk has no room for it, Open fails and the file stays as it is.
+//
+// testdata of this package and of internal/router/state has files of the formats since the first
+// one. A new format gets its file there, see the flag -update of the tests.
 package checkpoint

@@ -76,20 +76,26 @@ func setFormat(t *testing.T, path string, format, reader uint16) {
 }
 
 func TestNewerFormat(t *testing.T) {
+	// Guarantee: downgrade
 	path := statePath(t)
 	db := open(t, path)
 	write(t, db, checkpoint.Cut{Cluster: "c"})
 	db.Close()
 	setFormat(t, path, 7, 7)
+	must.Succeed(t, os.WriteFile(path+".format-7", nil, 0o600)) // no copy to go back to
 	before, err := os.ReadFile(path)
 	must.Succeed(t, err)
 	for range 2 {
 		_, err := checkpoint.Open(checkpoint.Config{Path: path})
 		var newer *checkpoint.NewerError
-		if !errors.As(err, &newer) || newer.Format != 7 || !strings.Contains(err.Error(), "format 7") {
+		if !errors.As(err, &newer) || newer.Format != 7 || !strings.Contains(err.Error(), "format 7") ||
+			!strings.Contains(err.Error(), "formats 1 to 6: run the newer version, restore a backup") {
 			t.Error(err)
 		}
 	}
+	must.Succeed(t, os.WriteFile(path+".format-3", nil, 0o600))
+	_, err = checkpoint.Open(checkpoint.Config{Path: path})
+	must.Fail(t, err, "restore "+path+".format-3, the copy from before the upgrade")
 	after, err := os.ReadFile(path)
 	if err != nil || string(after) != string(before) {
 		t.Error("the file of a newer version was touched", err)

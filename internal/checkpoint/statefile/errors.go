@@ -24,13 +24,29 @@ var ErrClosed = errors.New("the state file is closed")
 // read. The file is left unchanged.
 type NewerError struct {
 	Path   string
-	Format int // of the file
+	Format int    // of the file
+	Copy   string // of the file in a format that this version reads; empty: there is none
 }
 
 // Error names the formats and the remedy.
 func (e *NewerError) Error() string {
-	return fmt.Sprintf("%s has format %d, this version reads up to %d: run the version that wrote it, or move the file away to start anew",
-		e.Path, e.Format, Format)
+	restore := "restore a backup that this version or an older one made"
+	if e.Copy != "" {
+		restore = "restore " + e.Copy + ", the copy from before the upgrade"
+	}
+	return fmt.Sprintf("%s has format %d, which a newer version wrote, and this version reads formats 1 to %d: run the newer version, %s, or move the file away to start anew",
+		e.Path, e.Format, Format, restore)
+}
+
+// named adds the path to the error of a verification. The error of a newer format has it, and gets
+// the copy to go back to.
+func named(path string, err error) error {
+	var newer *NewerError
+	if errors.As(err, &newer) {
+		newer.Copy = olderCopy(path)
+		return newer
+	}
+	return fmt.Errorf("%s: %w", path, fileerr.Cause(err))
 }
 
 // Guard runs f and turns a panic into an error, including a fault in the memory map (another

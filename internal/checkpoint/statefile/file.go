@@ -23,6 +23,9 @@ type Config struct {
 	Path    string
 	MaxSize int64        // in bytes; 0: no limit
 	Log     *slog.Logger // must not be nil
+	// Conversions lists the formats that are read only after a change of the content, ascending.
+	// The last is at most OldestReader, which keeps older versions from reading the result.
+	Conversions []Conversion
 	// Opened is called after each opening of the file, before any other read.
 	Opened func(tx *bbolt.Tx, codec *value.Codec) error
 }
@@ -44,8 +47,9 @@ type File struct {
 }
 
 // Open opens a file, or makes it if it does not exist. It reads the whole file once. The error is a
-// *folder.LockedError, a *NewerError or one of the file system; a damaged file is no error, see
-// [File.Quarantined]. A mostly free file is rewritten, see shrink.
+// *folder.LockedError, a *NewerError, a *ConversionError or one of the file system; a damaged file
+// is no error, see [File.Quarantined]. A mostly free file is rewritten, see shrink; one of an older
+// format may be converted, see convert.
 func Open(cfg Config) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
 		return nil, fileerr.Explain(err)
@@ -88,17 +92,21 @@ func (f *File) load() error {
 		}
 		found.Format = Format
 	} else if err != nil {
-		return fmt.Errorf("%s: %w", f.cfg.Path, fileerr.Cause(err))
+		return named(f.cfg.Path, err)
 	}
 	f.report(found)
 	if err := os.Chmod(f.cfg.Path, 0o600); err != nil {
 		return fmt.Errorf("the mode of %s cannot be changed: %w", f.cfg.Path, fileerr.Cause(err))
 	}
 	f.shrink(found)
+	converted, err := f.convert(found)
+	if err != nil {
+		return err
+	}
 	if err := f.openBolt(); err != nil {
 		return fmt.Errorf("%s: %w", f.cfg.Path, fileerr.Cause(err))
 	}
-	if found.Format != Format {
+	if found.Format != Format && !converted {
 		if err := f.stamp(f.bolt); err != nil {
 			return fmt.Errorf("%s: %w", f.cfg.Path, fileerr.Cause(err))
 		}
@@ -231,7 +239,7 @@ func (f *File) inPlace() error {
 
 // SetFormat writes the number of a format into the bucket meta.
 func SetFormat(meta *bbolt.Bucket, format int) error {
-	return meta.Put([]byte(formatKey), formatValue(format, oldestReader))
+	return meta.Put([]byte(formatKey), formatValue(format, OldestReader))
 }
 
 // View runs f in a read transaction.

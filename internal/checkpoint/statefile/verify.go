@@ -13,8 +13,8 @@ import (
 // Format is the number of the format that this version writes, see the package comment.
 const Format = 6
 
-// oldestReader is the oldest Format whose readers can read the file of this version.
-const oldestReader = 1
+// OldestReader is the oldest format whose readers can read the file of this version.
+const OldestReader = 1
 
 // MetaBucket comes first in the file: it has the format, and under SealKey the seal of all values.
 const (
