@@ -3,9 +3,11 @@ package folder
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/fileerr"
@@ -22,10 +24,24 @@ type Lock struct{ file *os.File }
 // Acquire takes the lock of a folder, which is the file at path. It waits a second for the previous
 // router to release it, and then returns a *LockedError.
 func Acquire(path string) (*Lock, error) {
+	return acquire(path, os.O_RDWR|os.O_CREATE)
+}
+
+// AcquireExisting is Acquire for a reader of the folder. It makes no lock file. It returns nil if
+// there is none, as beside a backup, or if this user may not write to it.
+func AcquireExisting(path string) (*Lock, error) {
+	l, err := acquire(path, os.O_RDWR)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return nil, nil //nolint:nilnil // as promised
+	}
+	return l, err
+}
+
+func acquire(path string, mode int) (*Lock, error) {
 	if err := CheckRegular(path); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(path, mode, 0o600)
 	if err != nil {
 		return nil, fileerr.Explain(err)
 	}
@@ -77,5 +93,10 @@ func readHolder(file *os.File, path string) *LockedError {
 	return &LockedError{Path: path, PID: number, Host: host}
 }
 
-// Release releases the folder.
-func (l *Lock) Release() error { return l.file.Close() }
+// Release releases the folder. A nil Lock has none.
+func (l *Lock) Release() error {
+	if l == nil {
+		return nil
+	}
+	return l.file.Close()
+}

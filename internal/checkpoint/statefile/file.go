@@ -37,7 +37,7 @@ type File struct {
 	codec       *value.Codec // nil: closed
 	lock        *folder.Lock
 	quarantined string
-	format      int // when it was opened
+	found       verdict // when it was opened
 
 	mu      sync.RWMutex
 	bolt    *bbolt.DB
@@ -111,7 +111,7 @@ func (f *File) load() error {
 			return fmt.Errorf("%s: %w", f.cfg.Path, fileerr.Cause(err))
 		}
 	}
-	f.format = found.Format
+	f.found = found
 	return nil
 }
 
@@ -129,9 +129,11 @@ func (f *File) options() *bbolt.Options {
 	}
 }
 
-func (f *File) openBolt() error {
+func (f *File) openBolt() error { return f.openBoltWith(f.options()) }
+
+func (f *File) openBoltWith(options *bbolt.Options) error {
 	return Guard(func() error {
-		bolt, err := bbolt.Open(f.cfg.Path, 0o600, f.options())
+		bolt, err := bbolt.Open(f.cfg.Path, 0o600, options)
 		switch {
 		case errors.Is(err, berrors.ErrTimeout): // a process that does not use our lock file
 			return &folder.LockedError{Path: f.cfg.Path}
@@ -285,7 +287,7 @@ func (f *File) Update(write func(tx *bbolt.Tx, codec *value.Codec) error, done f
 func (f *File) Quarantined() string { return f.quarantined }
 
 // Format returns the format that the file had when it was opened.
-func (f *File) Format() int { return f.format }
+func (f *File) Format() int { return f.found.Format }
 
 // Close waits for a running write and releases the file. It may be called twice.
 func (f *File) Close() error {

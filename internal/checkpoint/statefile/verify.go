@@ -40,6 +40,7 @@ func parseFormat(v []byte) (format, reader int, err error) {
 // verdict is the result of verify for an intact file.
 type verdict struct {
 	Format   int
+	reader   int  // the oldest format whose versions read the file
 	fellBack bool // see pages.walk
 	size     int64
 	free     int64 // the unused part of size
@@ -70,7 +71,7 @@ func verify(path string, c *value.Codec) (found verdict, err error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	found.Format = check.format
+	found.Format, found.reader = check.format, check.reader
 	found.size, found.free = walker.size, walker.size-walker.used*walker.pageSize
 	return found, check.done()
 }
@@ -81,6 +82,7 @@ type checker struct {
 	path          string
 	meta          uint32 // the seed of the bucket meta, which comes first
 	format        int
+	reader        int
 	sealed, found value.Seal
 	sealedAt      bool
 }
@@ -116,7 +118,7 @@ func (c *checker) visitFormat(stored []byte) error {
 	if format == 0 {
 		return value.Corruptf("it has format 0")
 	}
-	c.format = format
+	c.format, c.reader = format, reader
 	return nil
 }
 

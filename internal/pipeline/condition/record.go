@@ -10,10 +10,10 @@ import (
 
 // The kinds of the records in the checkpoint. The route has further kinds of its own.
 const (
-	kindCondition = 'c' // the state of a condition, by object
-	kindRescan    = 'v' // the Version of the condition with which all objects were evaluated
-	kindHold      = 'a' // a held delete, by object
-	kindLimit     = 'l' // a key of the limit
+	kindCondition = checkpoint.KindCondition
+	kindRescan    = checkpoint.KindRescan
+	kindHold      = checkpoint.KindHold
+	kindLimit     = checkpoint.KindLimit
 )
 
 // ofKind yields the records of one kind.

@@ -15,7 +15,7 @@ var ErrNotPaused = errors.New("the route is not paused")
 
 // kindPause is the kind of the record with the reason why a sink paused the route. A pause by
 // onFailure ends with the process.
-const kindPause = 'p'
+const kindPause = checkpoint.KindPause
 
 // pause is the paused state of a route. The lock of the route guards it.
 type pause struct {

@@ -16,8 +16,8 @@ import (
 // kindChange and kindDue are the kinds of records of a route's rules for a change whose dependents
 // are not known yet, and for an object that is due. The other kinds are those of package pipeline.
 const (
-	kindChange = 'q'
-	kindDue    = 'o'
+	kindChange = checkpoint.KindChange
+	kindDue    = checkpoint.KindDue
 )
 
 // journal has the elements of a set that differ from the checkpoint. The zero value records
