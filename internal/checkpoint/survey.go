@@ -131,7 +131,8 @@ func (s *Survey) handler(tx *reading, name string) error {
 	}
 	var w weight
 	if values := tx.shelf(memoriesBucket, name, valuesBucket); values.Bucket != nil {
-		_ = values.ForEach(func(_, value []byte) error { w.add(value); return nil }) // f never returns an error
+		// f never returns an error
+		_ = values.ForEach(func(_, value []byte) error { w.add(value); return nil })
 	}
 	s.Handlers = append(s.Handlers, HandlerSurvey{Name: name, Removed: gone, Values: w.n, Bytes: w.bytes})
 	return nil

@@ -152,7 +152,7 @@ func checkDamaged(t *testing.T, s *sandboxtest.Sandbox, ns, file string, mustQua
 
 // TestNewerState shows that a file of a newer version is refused and left unchanged.
 func TestNewerState(t *testing.T) {
-	// Guarantee: damaged-state
+	// Guarantee: downgrade
 	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
 	fill(t, s, ns, file)

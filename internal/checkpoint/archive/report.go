@@ -11,25 +11,27 @@ import (
 
 // Report is the content of a state file in figures, without any content of objects.
 type Report struct {
-	File         string    `json:"file"`
-	Format       int       `json:"format"`
-	Reads        [2]int    `json:"readsFormats"` // the first and the last that this version reads
-	OldestReader int       `json:"oldestReader"` // the oldest format whose versions read the file
-	Size         int64     `json:"bytes"`
-	Free         int64     `json:"freeBytes"`
-	Written      time.Time `json:"lastWrite"`        // the last checkpoint, or an intent or a dead letter after it
-	FellBack     bool      `json:"lastLost,omitempty"` // the last transaction is unreadable
-	Cluster      string    `json:"cluster,omitempty"`
-	Watches      []Watch   `json:"watches"`
-	Routes       []Route   `json:"routes"`
-	Handlers     []Handler `json:"kv"`
+	File         string `json:"file"`
+	Format       int    `json:"format"`
+	Reads        [2]int `json:"readsFormats"` // the first and the last that this version reads
+	OldestReader int    `json:"oldestReader"` // the oldest format whose versions read the file
+	Size         int64  `json:"bytes"`
+	Free         int64  `json:"freeBytes"`
+	// the last checkpoint, or an intent or a dead letter after it
+	Written  time.Time `json:"lastWrite"`
+	FellBack bool      `json:"lastLost,omitempty"` // the last transaction is unreadable
+	Cluster  string    `json:"cluster,omitempty"`
+	Watches  []Watch   `json:"watches"`
+	Routes   []Route   `json:"routes"`
+	Handlers []Handler `json:"kv"`
 }
 
 // Watch is a watch of a Report.
 type Watch struct {
-	ID              string   `json:"id"`
-	Sources         []string `json:"sources,omitempty"` // set by the caller, who knows the configuration
-	Kind            string   `json:"kind,omitempty"`    // v1 Pod; of the first object
+	ID string `json:"id"`
+	// set by the caller, who knows the configuration
+	Sources         []string `json:"sources,omitempty"`
+	Kind            string   `json:"kind,omitempty"` // v1 Pod; of the first object
 	Cluster         string   `json:"cluster,omitempty"`
 	ResourceVersion string   `json:"resourceVersion"`
 	Relisting       bool     `json:"relisting,omitempty"`

@@ -54,7 +54,7 @@ func (f *File) openReadOnly() (err error) {
 	return f.openBoltWith(options)
 }
 
-// Facts returns what is known of a file of OpenReadOnly.
+// Facts describes a file of OpenReadOnly.
 func (f *File) Facts() (Facts, error) {
 	info, err := os.Stat(f.cfg.Path)
 	if err != nil {

@@ -44,7 +44,9 @@ type formatRun struct {
 // formatRoutes are the routes of the state folders: one for each kind of state that a route has.
 func formatRoutes(out plugins.Sink) []pipeline.Route {
 	edges := []event.Op{event.Entered, event.Left}
-	bad := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return strings.HasPrefix(d.Key().Name, "bad"), nil })
+	bad := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) {
+		return strings.HasPrefix(d.Key().Name, "bad"), nil
+	})
 	all := func(context.Context, *event.Delta) (string, error) { return "all", nil }
 	resource := func(string) *event.Resource { return nil }
 	route := func(r pipeline.Route) pipeline.Route {
