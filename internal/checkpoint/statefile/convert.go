@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // Conversion changes the content of a file from the format before To to the format To. It keeps the
@@ -94,7 +95,7 @@ func (f *File) copyFile(path string, found verdict) error {
 	}
 	made := path + ".new"
 	if err := os.Remove(made); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("an earlier copy: %w", err)
+		return fmt.Errorf("an earlier copy: %w", fileerr.Explain(err))
 	}
 	err := writeCopy(f.cfg.Path, made)
 	if err == nil {
@@ -105,9 +106,9 @@ func (f *File) copyFile(path string, found verdict) error {
 	}
 	if err != nil {
 		_ = os.Remove(made) // another error is returned
-		return fmt.Errorf("the copy that is made before: %w", err)
+		return fmt.Errorf("the copy that is made before: %w", fileerr.Explain(err))
 	}
-	return folder.Sync(dir)
+	return fileerr.Explain(folder.Sync(dir))
 }
 
 func writeCopy(from, to string) error {
