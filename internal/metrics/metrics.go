@@ -173,6 +173,16 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(counted, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
 }
 
+// CountDeadLettered returns the number of deltas of a route that became dead letters in this process,
+// stored or only logged.
+func (m *Metrics) CountDeadLettered(route string) float64 {
+	var value dto.Metric
+	if err := m.RouteDeltas.WithLabelValues(route, DeadLettered).Write(&value); err != nil {
+		return 0
+	}
+	return value.GetCounter().GetValue()
+}
+
 // Registry returns the registry, for tests that read values and for metrics that are computed at
 // scrape time.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }

@@ -22,6 +22,7 @@ type router struct {
 
 	opts    Options
 	client  *informer.Client
+	events  *podEvents       // nil: none are created
 	objects *inspect.Current // all cached objects, for the API; replaced at a reload
 	letters *inspect.DeadLetters
 	reloads reloads

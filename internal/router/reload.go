@@ -125,16 +125,21 @@ func (r *router) tryReload(ctx context.Context) error {
 			problems = append(problems, p.Error())
 		}
 	}
-	reason := problems[0]
-	if n := len(problems) - 1; n > 0 {
-		reason = fmt.Sprintf("%s (and %d more)", reason, n)
-	}
+	reason := firstOf(problems)
 	r.reloads.failed.Store(&reason)
 	r.Metrics.ConfigReloadOK.Set(0)
 	for _, problem := range problems {
 		r.Log.Error("the configuration was not reloaded, and the former one continues", "err", problem)
 	}
 	return err
+}
+
+// firstOf returns the first of some problems, and the number of the others.
+func firstOf(problems []string) string {
+	if n := len(problems) - 1; n > 0 {
+		return fmt.Sprintf("%s (and %d more)", problems[0], n)
+	}
+	return problems[0]
 }
 
 // reload makes the file's configuration the running one, or changes nothing and returns the reason.

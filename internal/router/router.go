@@ -125,17 +125,21 @@ func open(ctx context.Context, opts Options) (*router, error) {
 	// Before it is read, so that a change while the router is being opened is noticed.
 	file := newWatchedFile(opts.Config)
 	var client *informer.Client
+	var events *podEvents
 	p, problems := opts.Dependencies.Plans.Plan(ctx, opts.Config, opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
-		client, err = opts.client(cluster)
+		if client, err = opts.client(cluster); err == nil {
+			events = newPodEvents(cluster, client, opts)
+		}
 		return client, err
 	})
 	if len(problems) > 0 {
+		events.rejected(ctx, problems)
 		if client != nil {
 			client.Close()
 		}
 		return nil, problems
 	}
-	r := &router{Engine: engine.New(opts.env(), p), opts: opts, client: client, objects: inspect.NewCurrent(p.Config)}
+	r := &router{Engine: engine.New(opts.env(), p), opts: opts, client: client, events: events, objects: inspect.NewCurrent(p.Config)}
 	r.Taps, r.letters = inspect.NewTaps(r.objects), inspect.NewDeadLetters(r.objects, r.Metrics, r.Log)
 	r.reloads.asked, r.reloads.ended, r.reloads.file = make(chan chan<- error), make(chan struct{}), file
 	r.Metrics.SetBuildInfo(opts.Version)
@@ -159,7 +163,9 @@ func (r *router) run(ctx context.Context) error {
 		writer.Go(func() { r.State.Writer.Run(writing) })
 		writer.Go(func() { r.letters.Expire(writing) })
 	}
+	r.events.observe(r.conditions())
 	r.Start(context.WithoutCancel(ctx), watching)
+	watches.Go(func() { r.events.run(watching, r.conditions) })
 	watches.Go(func() { r.Factory.Run(watching) })
 	r.rescans.Start(watching, r.RescansOf(r.Set), nil)
 	r.watchConfig(watching)

@@ -48,6 +48,7 @@ type Cluster struct {
 	Context    string  `yaml:"context" doc:"Context of the kubeconfig. Empty: its current context."`
 	QPS        float32 `yaml:"qps" min:"0" doc:"Maximum number of requests per second to the API server. 0: the router sets no limit."`
 	Burst      int     `yaml:"burst" min:"0" doc:"Number of requests that may be sent at once before qps limits them."`
+	Events     bool    `yaml:"events" doc:"Create Kubernetes Events on the pod of the router, for kubectl describe pod: about a rejected configuration, paused routes, dead letters and refused sources. The environment variables POD_NAMESPACE, POD_NAME and POD_UID name the pod."`
 }
 
 // State configures the state on disk.

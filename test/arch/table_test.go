@@ -31,6 +31,8 @@ var allowed = map[string][]string{
 
 	"internal/tlsfiles": {"pkg/config"},
 	"internal/kubehttp": {},
+	// Kubernetes Events on the pod of the router.
+	"internal/podevents": {"pkg/plugins"},
 
 	"internal/recording": {"internal/rawjson"},
 
@@ -183,7 +185,7 @@ var allowed = map[string][]string{
 		"internal/router/watches", "internal/timer", "pkg/config", "pkg/event", "pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router": {
-		"internal/config/files", "internal/compile", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline", "internal/router/engine",
+		"internal/config/files", "internal/compile", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline", "internal/podevents", "internal/router/engine",
 		"internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/simulate": {
