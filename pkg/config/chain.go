@@ -228,22 +228,22 @@ func (l *chains) check(r *Route) {
 	by := strings.Join(r.Upstream, ", ")
 	n := r.Node
 	if r.When != nil {
-		l.problem(n.At("when"), "asks about objects, and this route gets events: set it at the route that delivers to it (%s), and let ops here have entered or left", by)
+		l.problem(n.At("when"), "is a condition of objects, and this route gets events: set it at the route that delivers to it (%s), and set ops here to entered or left", by)
 	}
 	if r.For > 0 {
-		l.problem(n.At("for"), "says how long an object must be as it is, and this route gets events: set it at the route that delivers to it (%s)", by)
+		l.problem(n.At("for"), "is the duration of a condition or of an absence, and this route gets events: set it at the route that delivers to it (%s)", by)
 	}
 	if r.Existing == ExistingDeliver && !n.At("existing").IsZero() {
-		l.problem(n.At("existing"), "is about objects, and this route gets events: set it at the route that delivers to it (%s)", by)
+		l.problem(n.At("existing"), "applies to objects, and this route gets events: set it at the route that delivers to it (%s)", by)
 	}
 	if r.Deliver == DeliverLatest {
-		l.problem(n.At("deliver"), "events of another route are not coalesced, each may say something else: remove it; batch.by makes one event of several, limit leaves some out")
+		l.problem(n.At("deliver"), "events of another route are not coalesced, because each may have another content: remove it; use batch.by to make one event of several, or limit to suppress some")
 	}
 	if r.Overflow == OverflowCoalesce && !n.At("overflow").IsZero() {
 		l.problem(n.At("overflow"), "events of another route are not coalesced: remove it, and the routes that deliver to this one wait when its queue is full; or use dropOldest")
 	}
 	if len(r.Watches) > 0 {
-		l.problem(n.At("watches"), "puts objects through, and this route gets events: set it at the route that delivers to it (%s)", by)
+		l.problem(n.At("watches"), "processes objects again, and this route gets events: set it at the route that delivers to it (%s)", by)
 	}
 	l.problems = append(l.problems, r.Filter.Check(n.At("filter"), r.From)...)
 }

@@ -16,7 +16,7 @@
 //
 //	yaml:"name"           the key; yaml:"-" is no key; without a tag, no key
 //	yaml:"name,required"  must be present
-//	yaml:"name,path"      a file: relative to the folder of the configuration file (URLs are left alone), if the [Policy] allows it
+//	yaml:"name,path"      a file: relative to the folder of the configuration file (URLs are unchanged), if the [Policy] allows it
 //	yaml:"name,written"   the same, of a file or folder that the router writes to
 //	yaml:",self"          not a key: a Node that receives the piece itself
 //	default:"10ms"        the value if the key is absent; for a list, its elements with blanks between them

@@ -34,7 +34,7 @@ func (e *NewerError) Error() string {
 	if e.Copy != "" {
 		restore = "restore " + e.Copy + ", the copy from before the upgrade"
 	}
-	return fmt.Sprintf("%s has format %d, which a newer version wrote, and this version reads formats 1 to %d: run the newer version, %s, or move the file away to start anew",
+	return fmt.Sprintf("%s has format %d, which a newer version wrote, and this version reads formats 1 to %d: run the newer version, %s, or move the file away to start with an empty state",
 		e.Path, e.Format, Format, restore)
 }
 

@@ -22,7 +22,7 @@ const hashKeyFile = "hash.key"
 const hashKeySize = 32
 
 // readHashKey returns the key of the state folder, and makes one if there is none. A key of another
-// size is replaced; limits then begin anew.
+// size is replaced; limits then begin again.
 func readHashKey(dir string) ([]byte, error) {
 	path := filepath.Join(dir, hashKeyFile)
 	info, err := os.Lstat(path)
