@@ -79,7 +79,7 @@ func reopenBench(b *testing.B, db *checkpoint.DB, path string) {
 	b.Helper()
 	must.Succeed(b, db.Close())
 	if again := open(b, path); again.Quarantined() != "" {
-		b.Fatal("a file in order was put aside")
+		b.Fatal("an intact file was moved away")
 	}
 }
 

@@ -141,7 +141,7 @@ func damaged(t *testing.T, content []byte, what, before, after string) string {
 		became = "quarantined"
 		kept, err := os.ReadFile(db.Quarantined())
 		if err != nil || string(kept) != string(content) || got != "cluster \n" || lines != 1 || !strings.Contains(said.String(), "level=ERROR") {
-			t.Errorf("%s: put aside %v, log %s", what, err, said)
+			t.Errorf("%s: moved away %v, log %s", what, err, said)
 		}
 	case got == before:
 		became = "as before"

@@ -57,7 +57,7 @@ func reopen(t testing.TB, db *checkpoint.DB, path string) *checkpoint.DB {
 	must.Succeed(t, db.Close())
 	db = open(t, path)
 	if db.Quarantined() != "" {
-		t.Fatal("a file in order was put aside")
+		t.Fatal("an intact file was moved away")
 	}
 	return db
 }

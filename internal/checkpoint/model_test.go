@@ -372,7 +372,7 @@ func reopenModel(t *rapid.T, db *checkpoint.DB, path string) *checkpoint.DB {
 	db, err := checkpoint.Open(checkpoint.Config{Path: path})
 	must.Succeed(t, err)
 	if db.Quarantined() != "" {
-		t.Fatal("a file in order was put aside")
+		t.Fatal("an intact file was moved away")
 	}
 	return db
 }

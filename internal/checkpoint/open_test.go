@@ -101,7 +101,7 @@ func TestNewerFormat(t *testing.T) {
 		t.Error("the file of a newer version was touched", err)
 	}
 	if others, _ := filepath.Glob(path + ".corrupt*"); len(others) > 0 {
-		t.Error("it was put aside")
+		t.Error("it was moved away")
 	}
 }
 
@@ -171,7 +171,7 @@ func TestCannotOpen(t *testing.T) {
 	for name, path := range paths {
 		db, err := checkpoint.Open(checkpoint.Config{Path: path})
 		if err == nil {
-			t.Errorf("%s: opened, put aside %q", name, db.Quarantined())
+			t.Errorf("%s: opened, moved away %q", name, db.Quarantined())
 			db.Close()
 		}
 	}

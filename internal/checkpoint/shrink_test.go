@@ -161,7 +161,7 @@ func TestAsideIsBounded(t *testing.T) {
 		db := open(t, path)
 		db.Close()
 		if db.Quarantined() == "" {
-			t.Fatal("it was not put aside")
+			t.Fatal("it was not moved away")
 		}
 		aside = append(aside, db.Quarantined())
 		<-time.After(2 * time.Millisecond) // the names have milliseconds

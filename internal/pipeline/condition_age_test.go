@@ -45,7 +45,7 @@ func TestTooOldDue(t *testing.T) {
 					pass(time.Second)
 					expectData(t, s, test.reported...)
 					if got := b.letters.got(); !slices.Equal(got, test.letters) {
-						t.Errorf("put aside %q, want %q", got, test.letters)
+						t.Errorf("dead letters: %q, want %q", got, test.letters)
 					}
 					if n := b.value("route_errors_total", "max_age"); n != float64(len(test.letters)) {
 						t.Errorf("%v are counted as too old", n)
@@ -78,7 +78,7 @@ func TestTooOldReminder(t *testing.T) {
 			pass(21 * time.Minute)
 			expectData(t, s, "entered a@1", "entered a@1 repeat 2")
 			if got := b.letters.got(); !slices.Equal(got, []string{"a@1 "}) {
-				t.Errorf("put aside %q", got)
+				t.Errorf("dead letters: %q", got)
 			}
 		})
 	})
@@ -131,7 +131,7 @@ func TestTooOldGone(t *testing.T) {
 			pass(time.Second)
 			expectData(t, s, "deleted b@2 late")
 			if got := b.letters.got(); !slices.Equal(got, []string{"a@1 "}) {
-				t.Errorf("put aside %q", got)
+				t.Errorf("dead letters: %q", got)
 			}
 			b.admit(conditionDelta(t, event.Deleted, "c", 3, true))
 			pass(30 * time.Minute)

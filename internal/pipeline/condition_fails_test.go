@@ -40,7 +40,7 @@ func TestConditionFailsOnce(t *testing.T) {
 			}
 			pass(time.Second)
 			if got := b.letters.got(); !slices.Equal(got, want) {
-				t.Errorf("put aside: %q, want %q", got, want)
+				t.Errorf("dead letters: %q, want %q", got, want)
 			}
 		}
 		runOnce(t, d, when("1"), func(b *harness) {

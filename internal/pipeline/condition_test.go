@@ -375,7 +375,7 @@ func TestConditionFails(t *testing.T) {
 		fails = false
 		expectData(t, s, "entered a@1")
 		if got := b.letters.got(); !slices.Equal(got, []string{"a@3 ", "b@4 "}) {
-			t.Errorf("put aside: %q", got)
+			t.Errorf("dead letters: %q", got)
 		}
 		b.admit(conditionDelta(t, event.Updated, "a", 5, false))
 		pass(time.Second)

@@ -148,7 +148,7 @@ func TestConditionKeyless(t *testing.T) {
 		pass(time.Second)
 		expectData(t, s, "entered a@1", "left a@2", "entered b@3", "left b@3")
 		if got := b.letters.got(); len(got) > 0 {
-			t.Errorf("put aside: %q", got)
+			t.Errorf("dead letters: %q", got)
 		}
 	})
 }

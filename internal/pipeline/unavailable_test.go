@@ -27,7 +27,7 @@ func TestHandlerUnavailable(t *testing.T) {
 				h := handleEach(func(d *event.Delta) plugins.Result {
 					if time.Since(began) < back {
 						calls.Add(1)
-						err := plugins.Postpone(fmt.Errorf("left alone: %w", errDown), 10*time.Second)
+						err := plugins.Postpone(fmt.Errorf("postponed: %w", errDown), 10*time.Second)
 						return plugins.Result{Verdict: plugins.Retry, Err: err}
 					}
 					return ok(d)
@@ -38,13 +38,13 @@ func TestHandlerUnavailable(t *testing.T) {
 				})
 				b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Updated, "a", 1, 2), delta(t, event.Added, "b", 0, 3), delta(t, event.Updated, "a", 2, 4))
 				pass(45 * time.Minute)
-				equal(t, "put aside early", b.letters.got())
+				equal(t, "early dead letters", b.letters.got())
 				if calls := calls.Load(); calls < 10 {
 					t.Errorf("%d calls in 45 minutes", calls)
 				}
 				pass(80 * time.Minute)
 				if name == "comes back" {
-					equal(t, "put aside", b.letters.got())
+					equal(t, "dead letters", b.letters.got())
 					a := []string{}
 					for _, e := range s.got() {
 						if strings.Contains(e, " a@") {
@@ -56,7 +56,7 @@ func TestHandlerUnavailable(t *testing.T) {
 						t.Errorf("%v were delivered", n)
 					}
 				} else if n := b.value("route_deltas_total", "route0", metrics.DeadLettered); n != 4 || len(s.got()) != 0 {
-					t.Errorf("%v were put aside, delivered %q", n, s.got())
+					t.Errorf("%v dead letters, delivered %q", n, s.got())
 				}
 				b.balanced("route0")
 			})

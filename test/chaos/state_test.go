@@ -126,10 +126,10 @@ func checkDamaged(t *testing.T, s *sandboxtest.Sandbox, ns, file string, mustQua
 	aside, _ := filepath.Glob(stateOf(file) + ".corrupt-*")
 	switch {
 	case len(aside) > 1 || mustQuarantine && len(aside) == 0:
-		t.Errorf("put aside: %q", aside)
+		t.Errorf("damaged files: %q", aside)
 	case len(aside) == 1:
 		if !strings.Contains(r.Log(), "the state file is damaged") || !strings.Contains(r.Log(), filepath.Base(aside[0])) {
-			t.Error("the log does not say that the file was put aside, and where")
+			t.Error("the log does not say that the file was moved away, and where")
 		}
 		r.Wait(t, "everything anew", func(events []routertest.Event) bool { return len(events) == 39+2 })
 	default:
@@ -146,7 +146,7 @@ func checkDamaged(t *testing.T, s *sandboxtest.Sandbox, ns, file string, mustQua
 		t.Errorf("after it: got %q", routertest.Summary(events))
 	}
 	if now, _ := filepath.Glob(stateOf(file) + ".corrupt-*"); len(now) != len(aside) {
-		t.Errorf("put aside again: %q", now)
+		t.Errorf("damaged files after another start: %q", now)
 	}
 }
 

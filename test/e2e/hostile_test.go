@@ -92,7 +92,7 @@ routes:
 	}
 	routertest.Poll(t, "the events of the good route", func() bool { return len(of("good")) == n })
 	letters := func() int { return strings.Count(dlq(t, file, "list"), "\n") - 1 }
-	routertest.Poll(t, "the handler to be left alone", func() bool {
+	routertest.Poll(t, "the circuit breaker to open", func() bool {
 		return letters() >= 1 && strings.Contains(r.Log(), "guests fail at every delta")
 	})
 	shown := dlq(t, file, "show", "1")
@@ -104,9 +104,9 @@ routes:
 	}
 
 	r.Reload(t, file, config(mended(t)), true)
-	routertest.Poll(t, "all that was not put aside", func() bool { return len(of("bad"))+letters() == n })
+	routertest.Poll(t, "each delta that is no dead letter", func() bool { return len(of("bad"))+letters() == n })
 	if letters() > n/2 {
-		t.Errorf("%d of %d were put aside: the handler was not left alone", letters(), n)
+		t.Errorf("%d of %d are dead letters: the circuit breaker did not open", letters(), n)
 	}
 	got := of("bad")
 	slices.Sort(got)

@@ -141,7 +141,7 @@ func (l *Letters) check(t *testing.T, name string) {
 	for _, letter := range l.all {
 		routes[letter.Route]++
 		if letter.Delta.Key().Name != name {
-			t.Errorf("%s was put aside: %s", letter.Delta, letter.Error)
+			t.Errorf("%s is a dead letter: %s", letter.Delta, letter.Error)
 		}
 	}
 	if len(l.all) != 2 || routes["alone"] != 1 || routes["both"] != 1 {

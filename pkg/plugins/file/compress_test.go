@@ -245,7 +245,7 @@ func TestCompressionFails(t *testing.T) {
 	if got := names(t, dir); !slices.Equal(got, []string{asideName, asideName + ".gz", "events.jsonl"}) {
 		t.Errorf("there are %v", got)
 	}
-	equal(t, "what was put aside", ids(t, filepath.Join(dir, asideName)), count(0, 1))
+	equal(t, "the rotated file", ids(t, filepath.Join(dir, asideName)), count(0, 1))
 	equal(t, "the file", ids(t, filepath.Join(dir, "events.jsonl")), count(1, 2))
 }
 

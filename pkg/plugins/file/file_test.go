@@ -182,7 +182,7 @@ func TestRotation(t *testing.T) {
 	}
 	aside, err := filepath.Glob(filepath.Join(dir, "events-20[0-9]*T*Z.jsonl"))
 	if err != nil || len(aside) != 3 {
-		t.Fatalf("%v was put aside, %v", aside, err)
+		t.Fatalf("%v was rotated, %v", aside, err)
 	}
 	slices.Sort(aside)
 	var all []int

@@ -215,7 +215,7 @@ func TestProbeTooMuch(t *testing.T) {
 	}
 	added := &event.Delta{Source: "pods", Op: event.Added, New: pod}
 	if r := h.must(t, handler, added)[0]; r.Verdict != plugins.Retry {
-		t.Fatalf("the handler is not left alone: %s: %v", r.Verdict, r.Err)
+		t.Fatalf("the circuit breaker is not open: %s: %v", r.Verdict, r.Err)
 	}
 	clock.Advance(clock.Now().Add(time.Minute))
 	for range 2 {
@@ -242,7 +242,7 @@ func TestWornSoon(t *testing.T) {
 			}
 			results := h.must(t, handler, batch...)
 			if n := h.ended("memory"); n != 5 {
-				t.Errorf("%d guests were worn out before the handler was left alone, want 5", n)
+				t.Errorf("the circuit breaker opened after %d guests, want 5", n)
 			}
 			for i, r := range results {
 				if handled := i < 5*int(after); handled != (r.Verdict == plugins.OK) || !handled && !strings.Contains(r.Err.Error(), "raise limits.memory") {

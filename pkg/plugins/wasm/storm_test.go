@@ -157,7 +157,7 @@ func BenchmarkStopped(b *testing.B) {
 				before := cpuTime()
 				r, err := handler.Handle(b.Context(), []*event.Delta{d[0]})
 				if err != nil || plugins.ClassOf(r[0].Err) == plugins.Postponed {
-					b.Skip("left alone")
+					b.Skip("the circuit breaker opened")
 				}
 				cpu += cpuTime() - before
 			}

@@ -232,7 +232,7 @@ func TestRejected(t *testing.T) {
 			}
 			for _, l := range dead.all {
 				if !bad(l.Delta.Key().Name) {
-					t.Errorf("%s was put aside: %s", l.Delta, l.Error)
+					t.Errorf("%s is a dead letter: %s", l.Delta, l.Error)
 				}
 			}
 		})
