@@ -14,14 +14,17 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 	"time"
 	_ "time/tzdata" // the time zones of CEL, where the machine has none, as in the image
 
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/lines"
 	"github.com/deltarouter/deltarouter/internal/printable"
 	"github.com/deltarouter/deltarouter/internal/router"
+	buildversion "github.com/deltarouter/deltarouter/internal/version"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -118,11 +121,36 @@ func versionCommand() cli.Command {
 	return cli.Command{
 		Name:    "version",
 		Summary: "Print the version",
-		Setup: func(*cli.Flags) cli.Run {
+		Description: `
+With -o json it prints the commit, the versions of Go and of the Kubernetes client, and the versions of the interfaces
+to handlers and of the format of the state file.`,
+		Setup: func(f *cli.Flags) cli.Run {
+			var output string
+			f.ChoiceVar(&output, "o", "text", []string{"text", "json"}, "the format of the output")
 			return func(_ context.Context, s cli.Streams, _ []string) error {
+				if output == "json" {
+					return s.PrintJSON(buildInfo())
+				}
 				fmt.Fprintf(s.Out, "router %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 				return nil
 			}
 		},
 	}
+}
+
+// versioned is a kind of handler whose interface to handlers has versions.
+type versioned interface {
+	Describe() config.Kind
+	Interfaces() map[string]int
+}
+
+func buildInfo() buildversion.Info {
+	formats := buildversion.Formats{Handlers: make(map[string]map[string]int), State: checkpoint.Format}
+	for _, kind := range components().Handlers {
+		if v, ok := kind.(versioned); ok {
+			formats.Handlers[v.Describe().Name] = v.Interfaces()
+		}
+	}
+	build, _ := debug.ReadBuildInfo()
+	return buildversion.Describe(version, build, formats)
 }

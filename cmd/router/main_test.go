@@ -39,6 +39,16 @@ func TestRun(t *testing.T) {
 		{name: "help", args: []string{"help"}, code: 0, stdout: "Usage:"},
 		{name: "-h", args: []string{"-h"}, code: 0, stdout: "Usage:"},
 		{name: "version", args: []string{"version"}, code: 0, stdout: "router dev go1"},
+		{name: "-version", args: []string{"-version"}, code: 0, stdout: "router dev go1"},
+		{name: "version as JSON", args: []string{"version", "-o", "json"}, code: 0, stdout: `  "handlers": {
+    "process": {
+      "deltarouter.plugin.v1": 1
+    },
+    "wasm": {
+      "rtr_v1": 1
+    }
+  },
+  "stateFormat": `},
 		{name: "unknown flag", args: []string{"-confg", "x"}, code: 2, stderr: "-confg"},
 		{name: "unknown command", args: []string{"chek"}, code: 2, stderr: `there is no command "chek"; did you mean "check"? See router help`},
 		{name: "no config", args: []string{"-log-level", "info"}, code: 2, stderr: "config.yaml: "},

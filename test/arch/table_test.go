@@ -195,6 +195,7 @@ var allowed = map[string][]string{
 	"internal/cases":    {"internal/fileerr", "internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
 	"internal/cli":      {"internal/fileerr", "internal/config/files", "internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar", "internal/terminal", "pkg/config"},
 	"internal/terminal": {"internal/printable"},
+	"internal/version":  {},
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
 	// Templates that the router writes out, and the sources of the SDKs beside them.
@@ -203,6 +204,7 @@ var allowed = map[string][]string{
 	"cmd/router": {
 		"internal/fileerr", "internal/cases", "internal/check", "internal/cli", "internal/compile", "internal/config/reference", "internal/emit", "internal/explain", "internal/inspect/api",
 		"internal/lines", "internal/listing", "internal/printable", "internal/recording", "internal/router", "internal/scaffold", "internal/simulate", "internal/terminal", "pkg/config", "pkg/plugins", "pkg/plugins/*",
+		"internal/checkpoint", "internal/version", // for router version
 	},
 
 	// The SDK of native plugins shares the generated code with the router, and nothing else.

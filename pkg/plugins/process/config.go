@@ -14,6 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process/internal/child"
+	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 )
 
 // handlerConfig is the configuration below `process:`.
@@ -93,6 +94,11 @@ limits:                   # the defaults are right for most plugins
 
 type kind struct {
 	plugins.Definition[handlerConfig]
+}
+
+// Interfaces returns the version of the protocol that plugins speak.
+func (kind) Interfaces() map[string]int {
+	return map[string]int{"deltarouter.plugin.v1": pluginv1.Version}
 }
 
 var _ interface {

@@ -15,6 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/engine"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/host"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm/internal/limits"
@@ -107,6 +108,9 @@ var _ interface {
 	plugins.LookupRequester
 	plugins.Rememberer
 } = kind{}
+
+// Interfaces returns the version of each ABI that a guest may use.
+func (kind) Interfaces() map[string]int { return map[string]int{"rtr_v1": abi.Version} }
 
 // Files implements [plugins.FileReader].
 func (k kind) Files(node config.Node) []string { return []string{k.Accepted(node).Module} }
