@@ -8,6 +8,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
 // Facts describes a file that was opened to be read.
@@ -51,14 +52,14 @@ func (f *File) openReadOnly() (err error) {
 	}
 	options := f.options()
 	options.ReadOnly, options.MaxSize = true, 0
-	return f.openBoltWith(options)
+	return fileerr.Explain(f.openBoltWith(options))
 }
 
 // Facts describes a file of OpenReadOnly.
 func (f *File) Facts() (Facts, error) {
 	info, err := os.Stat(f.cfg.Path)
 	if err != nil {
-		return Facts{}, err
+		return Facts{}, fileerr.Explain(err)
 	}
 	return Facts{
 		Format: f.found.Format, OldestReader: f.found.reader, Size: f.found.size, Free: f.found.free, Modified: info.ModTime(), FellBack: f.found.fellBack,

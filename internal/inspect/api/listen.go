@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
@@ -23,7 +24,8 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
 	path, ok := strings.CutPrefix(addr, unixPrefix)
 	if !ok {
-		return lc.Listen(ctx, "tcp", addr)
+		listener, err := lc.Listen(ctx, "tcp", addr)
+		return listener, refusal(err)
 	}
 	if err := vacant(ctx, path); err != nil {
 		return nil, err
@@ -37,7 +39,7 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 	made := filepath.Join(private, "s")
 	listener, err := lc.Listen(ctx, "unix", made)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the socket %s cannot be created: %w", path, fileerr.Cause(err))
 	}
 	listener.(*net.UnixListener).SetUnlinkOnClose(false)
 	if err := errors.Join(os.Chmod(made, 0o600), os.Rename(made, path)); err != nil {
@@ -45,6 +47,19 @@ func listen(ctx context.Context, addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("the socket %s cannot be created: %w", path, fileerr.Cause(err))
 	}
 	return &socket{listener, path}, nil
+}
+
+// refusal words the error of listening on host:port, which the message around it names.
+func refusal(err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return errors.New("another process listens there")
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return errors.New("this machine does not have it")
+	case errors.Is(err, fs.ErrPermission):
+		return errors.New("this user has no permission, as for ports below 1024")
+	}
+	return err
 }
 
 // vacant returns an error unless the path is free or belongs to an abandoned socket.

@@ -190,9 +190,7 @@ func TestAddressInUse(t *testing.T) {
 	address := strings.TrimPrefix(start(t, api.Config{}), "http://")
 	s := api.New(api.Config{Addr: address, Log: slog.New(slog.DiscardHandler)})
 	err := s.Start(t.Context())
-	if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("listen.probes: cannot listen on %q, choose another address: ", address)) {
-		t.Error(err)
-	}
+	must.Fail(t, err, fmt.Sprintf("listen.probes: cannot listen on %q, choose another address: another process listens there", address))
 	if s.Addr() != "" || s.Close(t.Context()) != nil {
 		t.Error("what was not started cannot be closed")
 	}
