@@ -1,6 +1,9 @@
 package main
 
-import "github.com/deltarouter/deltarouter/internal/cli"
+import (
+	"github.com/deltarouter/deltarouter/internal/cli"
+	"github.com/deltarouter/deltarouter/internal/statecmd"
+)
 
 // program is the table of commands. Help, completion and the messages about mistakes in the command
 // line are made from it.
@@ -23,6 +26,7 @@ func program() *cli.Program {
 				dlqCommand(),
 				resumeCommand(),
 				resyncCommand(),
+				statecmd.Command(),
 				recordCommand(),
 				replayCommand(),
 				pluginCommand(),

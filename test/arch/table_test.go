@@ -196,6 +196,8 @@ var allowed = map[string][]string{
 	"internal/cli":      {"internal/fileerr", "internal/config/files", "internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar", "internal/terminal", "pkg/config"},
 	"internal/terminal": {"internal/printable"},
 	"internal/version":  {},
+	// The command router state.
+	"internal/statecmd": {"internal/checkpoint", "internal/checkpoint/archive", "internal/cli", "internal/fileerr", "internal/inspect/api", "pkg/config", "pkg/informer"},
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
 	// Templates that the router writes out, and the sources of the SDKs beside them.
@@ -203,7 +205,7 @@ var allowed = map[string][]string{
 	"sdk":               {},
 	"cmd/router": {
 		"internal/fileerr", "internal/cases", "internal/check", "internal/cli", "internal/compile", "internal/config/reference", "internal/emit", "internal/explain", "internal/inspect/api",
-		"internal/lines", "internal/listing", "internal/printable", "internal/recording", "internal/router", "internal/scaffold", "internal/simulate", "internal/terminal", "pkg/config", "pkg/plugins", "pkg/plugins/*",
+		"internal/lines", "internal/listing", "internal/printable", "internal/recording", "internal/router", "internal/scaffold", "internal/simulate", "internal/statecmd", "internal/terminal", "pkg/config", "pkg/plugins", "pkg/plugins/*",
 		"internal/checkpoint", "internal/version", // for router version
 	},
 

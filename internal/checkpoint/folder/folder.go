@@ -50,9 +50,13 @@ type LockedError struct {
 
 // Error names the holder and the remedy.
 func (e *LockedError) Error() string {
-	holder := "another process"
-	if e.PID != 0 {
-		holder = fmt.Sprintf("process %d on %s", e.PID, e.Host)
+	return fmt.Sprintf("%s is held by %s: each router needs a state folder of its own (state.dir)", e.Path, e.Holder())
+}
+
+// Holder describes the process that has the lock.
+func (e *LockedError) Holder() string {
+	if e.PID == 0 {
+		return "another process"
 	}
-	return fmt.Sprintf("%s is held by %s: each router needs a state folder of its own (state.dir)", e.Path, holder)
+	return fmt.Sprintf("process %d on %s", e.PID, e.Host)
 }
