@@ -1,4 +1,4 @@
-// deltarouter.h is what the author of a handler in C includes, once per module. A handler is a function that is given a change of
+// deltarouter.h is the SDK for handlers in C. Include it once per module. A handler is a function that gets a change of
 // a Kubernetes object and writes the events to deliver; it runs in a sandbox inside the router:
 //
 //	#include "deltarouter.h"
@@ -33,22 +33,22 @@ typedef struct {
 	dr_json data;
 } dr_made;
 
-// dr_delta is one change of one object. What it refers to is valid until the handler returns.
+// dr_delta is one change of one object. Its texts are valid until the handler returns.
 typedef struct {
 	uint8_t op; // DR_ADDED to DR_LEFT; entered and left of a route with a condition. Deleted means gone; an object that merely left the source's selector is deselected
 	bool initial;     // the object was there before the router was
 	bool stale;       // inferred from a list: old_object is the last state known
-	bool redelivered; // put through again from the dead letters
+	bool redelivered; // redelivered from the dead letters
 	bool late;        // entered was due while the router was down
-	bool repeat;      // entered was told before
+	bool repeat;      // a reminder: entered was reported before
 	dr_str source, cluster, resource, kind; // resource: [group/]version/resource
 	dr_str ns, name, uid, resource_version; // ns is empty for a cluster-scoped object
 	dr_json object;     // after the change; for deleted and deselected its last state
 	dr_json old_object; // before the change; n is 0 for added and sync, and where the source keeps no objects
 	int64_t seen_ns;    // when the router saw the change, since 1970
-	int64_t since_ns;   // when the condition began to hold, likewise; 0: the router does not say
-	int64_t suppressed; // how many deltas the limit of the route held back before this one
-	dr_made event;      // what another route made of the delta before it gave it to this one; id.n is 0: the delta comes from its source
+	int64_t since_ns;   // when the condition began to hold, likewise; 0: unknown
+	int64_t suppressed; // number of deltas that the limit of the route suppressed before this one
+	dr_made event;      // the event that an upstream route made of the delta; id.n is 0: the delta comes from its source
 	uint32_t index;     // in the batch
 } dr_delta;
 
@@ -92,7 +92,7 @@ static inline void dr__end(dr_out *out) {
 	dr__put32(out->bytes.p + out->from, out->bytes.n - out->from - 4);
 }
 
-// dr_event begins an event; what is then written is its data: one JSON value. Without a type (NULL) it is io.deltarouter.<op>, without a
+// dr_event begins an event; the text that is then written is its data: one JSON value. Without a type (NULL) it is io.deltarouter.<op>, without a
 // subject namespace/name.
 static inline dr_buf *dr_event(dr_out *out, const char *type, const char *subject) {
 	dr_buf *b = &out->bytes;
@@ -105,13 +105,13 @@ static inline dr_buf *dr_event(dr_out *out, const char *type, const char *subjec
 	return b;
 }
 
-// dr_fail fails the delta: the route's retry and onFailure decide. The message, of at most 4 KiB, must not hold pieces of the object.
+// dr_fail fails the delta: the route's retry and onFailure decide. The message, of at most 4 KiB, must not contain parts of the object.
 static inline int dr_fail(dr_out *out, const char *message) {
 	out->message = dr_z(message);
 	return DR_FAIL;
 }
 
-// dr_retry has the delta tried again, not before the given time; 0: as the route's retry says.
+// dr_retry retries the delta, not before the given time; 0: according to the route's retry.
 static inline int dr_retry(dr_out *out, const char *message, uint32_t after_ms) {
 	out->message = dr_z(message), out->retry_ms = after_ms;
 	return DR_RETRY;

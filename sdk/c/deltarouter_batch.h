@@ -64,7 +64,7 @@ static inline void *dr__init(dr_setup_fn setup, dr_str config) {
 	char *kept = dr_keep(config.n);
 	dr_copy(kept, config.p, config.n);
 	const char *why = setup ? setup((dr_json){kept, config.n}) : NULL;
-	dr__state.first = dr__state.last = NULL; // what it made of the configuration stays
+	dr__state.first = dr__state.last = NULL; // the memory that setup took stays
 	if (!why) return NULL;
 	dr_str text = dr_z(why);
 	if (text.n > 4096) text.n = 4096;

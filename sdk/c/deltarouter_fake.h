@@ -1,4 +1,4 @@
-// What the host functions of deltarouter.h are in a program for this machine: see deltarouter_test.h.
+// The host functions of deltarouter.h in a program for this machine: see deltarouter_test.h.
 #ifndef DELTAROUTER_FAKE_H
 #define DELTAROUTER_FAKE_H
 
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// dr_test is what the host functions of a test know. lookup and http get the request; their answer is JSON, NULL is DR_NOTFOUND.
+// dr_test has the answers of the host functions in a test. lookup and http get the request; their answer is JSON, NULL is DR_NOTFOUND.
 static struct {
 	const char *(*lookup)(dr_json request);
 	const char *(*http)(dr_json request);

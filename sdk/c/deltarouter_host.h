@@ -18,13 +18,13 @@ DR__IMPORT(random) int32_t dr__host_random(char *buf, uint32_t size);
 #include "deltarouter_fake.h"
 #endif
 
-// dr__first is the room for an answer of a host function; a longer one is asked for again.
+// dr__first is the room for an answer of a host function; a longer one is requested again.
 #define DR__FIRST 4096
 
 // dr_log writes a line into the router's log, at DR_DEBUG to DR_ERROR.
 static inline void dr_log(int level, dr_str text) { dr__host_log(level, text.p, text.n); }
 
-// dr__ask calls a function that reads. An answer that did not fit is kept by the router: to ask again is not to do it again.
+// dr__ask calls a function that reads. The router keeps an answer that did not fit: the second call reads it, and does not repeat the operation.
 static inline int dr__ask(int32_t (*f)(const char *, uint32_t, char *, uint32_t), const char *p, uint32_t n, dr_str *answer) {
 	for (uint32_t room = DR__FIRST;;) {
 		char *buf = dr_alloc(room);
@@ -36,10 +36,10 @@ static inline int dr__ask(int32_t (*f)(const char *, uint32_t, char *, uint32_t)
 	}
 }
 
-// dr_kv_get reads what this handler keeps under a key. 0 or DR_NOTFOUND, …
+// dr_kv_get reads the value of a key in the store of this handler. 0 or DR_NOTFOUND, …
 static inline int dr_kv_get(dr_str key, dr_str *value) { return dr__ask(dr__host_kv_get, key.p, key.n, value); }
 
-// dr_kv_set keeps a value for some time, 0: for ever. It counts only if the call succeeds.
+// dr_kv_set stores a value for some time, 0: for ever. It counts only if the call succeeds.
 static inline int dr_kv_set(dr_str key, dr_str value, int64_t ttl_ms) {
 	return dr__host_kv_set(key.p, key.n, value.p, value.n, ttl_ms);
 }
@@ -72,7 +72,7 @@ static inline int dr_list(dr_str source, dr_json *objects) {
 	return dr__lookup(r, "objects", objects);
 }
 
-// dr_count is how many objects dr_lookup would find, or an error.
+// dr_count is the number of objects that dr_lookup finds, or an error.
 static inline int64_t dr_count(dr_str index, dr_str key) {
 	dr_buf r = {0};
 	dr_json count;
@@ -106,8 +106,8 @@ static inline int dr_lookup_one(dr_str source, dr_str ns, dr_str name, dr_json *
 // succeeds.
 static inline int dr_emit(const dr_delta *d, dr_json event) { return dr__host_emit(d->index, event.p, event.n); }
 
-// dr_http does a request {"method", "url", "headers", "body"} and gives the answer {"status", "headers", "body"}; see docs/ABI.md for
-// bodies that are not UTF-8, and for what the status 0 means.
+// dr_http sends a request {"method", "url", "headers", "body"} and gives the answer {"status", "headers", "body"}; see docs/ABI.md for
+// bodies that are not UTF-8, and for the meaning of the status 0.
 static inline int dr_http(dr_json request, dr_json *answer) {
 	return dr__ask(dr__host_http, request.p, request.n, answer);
 }

@@ -1,7 +1,7 @@
 // Reading and writing JSON without a library, for deltarouter.h.
 //
-// A value is a piece of the text it stands in: nothing is copied or built, and a look-up scans what lies before it. What is no JSON
-// reads as absent. The text is never left, whatever it holds.
+// A value is a piece of the text it stands in: nothing is copied or built, and a look-up scans the text before it. Text that is not JSON
+// reads as absent. No read leaves the text, whatever its content is.
 #ifndef DELTAROUTER_JSON_H
 #define DELTAROUTER_JSON_H
 
@@ -53,14 +53,14 @@ static inline const char *dr__space(const char *p, const char *end) {
 	return p;
 }
 
-// dr__string returns what follows the string at p, which is its opening quote.
+// dr__string returns the text behind the string at p, which is its opening quote.
 static inline const char *dr__string(const char *p, const char *end) {
 	for (p++; p < end && *p != '"'; p++)
 		if (*p == '\\') p++;
 	return p < end ? p + 1 : end;
 }
 
-// dr__skip returns what follows the value at p. It counts brackets, so that depth costs no stack.
+// dr__skip returns the text behind the value at p. It counts brackets, so that depth costs no stack.
 static inline const char *dr__skip(const char *p, const char *end) {
 	uint32_t depth = 0;
 	while (p < end) {
@@ -96,7 +96,7 @@ typedef struct {
 	dr_json value;
 } dr_iter;
 
-// dr_each begins to go through v: `for (dr_iter it = dr_each(v); dr_next(&it);)`. What is neither object nor array has no elements.
+// dr_each begins to go through v: `for (dr_iter it = dr_each(v); dr_next(&it);)`. A value that is neither object nor array has no elements.
 static inline dr_iter dr_each(dr_json v) {
 	char kind = dr_kind(v);
 	dr_iter it = {v.p, v.p, kind == '{', {0, 0}, {0, 0}};
@@ -147,7 +147,7 @@ static inline char *dr__utf8(char *to, uint32_t code) {
 	return to;
 }
 
-// dr__unicode reads what follows \u, both halves of a pair; half a pair is U+FFFD.
+// dr__unicode reads the digits behind \u, both halves of a pair; half a pair is U+FFFD.
 static inline const char *dr__unicode(const char *p, const char *end, uint32_t *code) {
 	int unit = dr__hex(p, end);
 	*code = 0xfffd;
@@ -164,7 +164,7 @@ static inline const char *dr__unicode(const char *p, const char *end, uint32_t *
 	return p;
 }
 
-// dr_text returns what a string says, its escapes resolved; empty if v is none. It is a piece of v if there are no escapes, else it
+// dr_text returns the content of a string, its escapes resolved; empty if v is none. It is a piece of v if there are no escapes, else it
 // is valid until the handler returns.
 static inline dr_str dr_text(dr_json v) {
 	if (v.n < 2 || v.p[0] != '"' || v.p[v.n - 1] != '"') return (dr_str){0, 0};
@@ -172,7 +172,7 @@ static inline dr_str dr_text(dr_json v) {
 	dr_str raw = {p, (uint32_t)(end - p)};
 	while (p < end && *p != '\\') p++;
 	if (p == end) return raw;
-	char *text = dr_alloc(raw.n + 4), *to = text; // an escape is never shorter than what it says
+	char *text = dr_alloc(raw.n + 4), *to = text; // an escape is never shorter than its character
 	for (p = raw.p; p < end;) {
 		if (*p != '\\' || p + 1 == end) {
 			*to++ = *p++;
@@ -269,7 +269,7 @@ static inline void dr__comma(dr_buf *b) {
 	if (last != '{' && last != '[' && last != ':') dr_append(b, ",", 1);
 }
 
-// dr_raw writes what is JSON already.
+// dr_raw writes a value that is JSON already.
 static inline void dr_raw(dr_buf *b, dr_json v) {
 	dr__comma(b);
 	dr_append(b, v.p, v.n);

@@ -9,7 +9,7 @@
 //		return dr_test_end();
 //	}
 //
-// What the host functions answer is in dr_test, see deltarouter_fake.h.
+// The answers of the host functions are in dr_test, see deltarouter_fake.h.
 #ifndef DELTAROUTER_TEST_H
 #define DELTAROUTER_TEST_H
 
@@ -52,7 +52,7 @@ static inline int64_t dr__test_time(dr_str text) {
 	return (((days * 24 + n[3]) * 60 + n[4]) * 60 + n[5]) * 1000000000;
 }
 
-// dr__test_run handles a delta and writes what came of it. more is what a golden file says of it; NULL: nothing.
+// dr__test_run handles a delta and writes the result. more is the entry of a golden file; NULL: there is none.
 static inline void dr__test_run(dr_handle_fn handle, dr_buf *to, dr_str op, dr_json old_object, dr_json object, const dr_json *more) {
 	dr_buf *bytes = &dr__state.out.bytes;
 	dr_delta d = dr__test_delta(op, old_object, object);
@@ -94,7 +94,7 @@ static inline const char *dr__test_string(dr_handle_fn handle, const char *op, c
 	return text.p;
 }
 
-// dr_test_run handles a delta, whose source, cluster and resource are "test". What it returns is as golden files have it:
+// dr_test_run handles a delta, whose source, cluster and resource are "test". The result has the form of golden files:
 // {"events":[…]}, {"error":"…"}, {"retry":"…"}, {"drop":true} or {}.
 #define dr_test_run(op, old_object, object) dr__test_string(dr_test_handle, op, old_object, object)
 
@@ -104,7 +104,7 @@ static inline void dr__test_same(const char *file, int line, dr_str got, dr_str 
 	fprintf(stderr, "%s:%d:\ngot  %.*s\nwant %.*s\n", file, line, (int)got.n, got.p, (int)want.n, want.p);
 }
 
-// dr_test_want compares what dr_test_run returns.
+// dr_test_want compares the result of dr_test_run.
 #define dr_test_want(op, old_object, object, want) \
 	dr__test_same(__FILE__, __LINE__, dr_z(dr_test_run(op, old_object, object)), dr_z(want))
 
@@ -167,7 +167,7 @@ static inline void dr__test_golden(dr_setup_fn setup, dr_handle_fn handle, const
 // other) and `-- results.json --` (as dr_test_run returns them). The line of a failure is the number of the delta.
 #define dr_test_golden(path) dr__test_golden(dr_test_setup, dr_test_handle, path)
 
-// dr_test_end is what main returns.
+// dr_test_end is the result of main.
 static inline int dr_test_end(void) {
 	if (!dr_test.failures) puts("ok");
 	return dr_test.failures != 0;

@@ -5,7 +5,7 @@ import { log, Level } from "./host";
 
 const maxMessage = 4096;
 
-// What the router reads or writes must stay alive between calls.
+// The buffers that the router reads or writes must stay alive between calls.
 let input: ArrayBuffer = new ArrayBuffer(0);
 let reason: Bytes = new Bytes();
 const records: Bytes = new Bytes();

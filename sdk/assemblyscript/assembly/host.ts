@@ -1,11 +1,11 @@
 // The host functions. A module that calls kvGet and its like, lookup or http needs the grant in the handler's `allow`, else it is not
-// loaded; what is not called is not imported.
+// loaded; a function that is not called is not imported.
 
 import { Bytes } from "./bytes";
 import { Value, Writer } from "./json";
 import { Delta, Event } from "./index";
 
-// Errno is the status of a host function that did not do it.
+// Errno is the status of a host function that failed.
 export namespace Errno {
   export const NotFound: i32 = -1;
   export const Denied: i32 = -2;
@@ -40,7 +40,7 @@ export enum Level {
 // @ts-ignore: decorator
 @external("rtr_v1", "random") declare function hostRandom(buf: usize, size: i32): i32;
 
-// Answer is what a host function that reads has got. The status is 0, or one of Errno.
+// Answer is the answer of a host function that reads. The status is 0, or one of Errno.
 export class Answer {
   constructor(public status: i32, public buffer: ArrayBuffer) {}
 
@@ -62,7 +62,7 @@ export function log(level: Level, text: string): void {
   hostLog(level, changetype<usize>(utf8), utf8.byteLength);
 }
 
-// kvGet reads what this handler keeps under a key.
+// kvGet reads the value of a key in the store of this handler.
 export function kvGet(key: string): Answer {
   const k = String.UTF8.encode(key);
   let buffer = new ArrayBuffer(4096);
@@ -74,14 +74,14 @@ export function kvGet(key: string): Answer {
   return take(n, buffer);
 }
 
-// kvSet keeps a text for some milliseconds, 0: for ever. It counts only if the call succeeds. The result is 0, or one of Errno.
+// kvSet stores a text for some milliseconds, 0: for ever. It counts only if the call succeeds. The result is 0, or one of Errno.
 export function kvSet(key: string, value: string, ttl: i64 = 0): i32 {
   const k = String.UTF8.encode(key);
   const v = String.UTF8.encode(value);
   return hostKVSet(changetype<usize>(k), k.byteLength, changetype<usize>(v), v.byteLength, ttl);
 }
 
-// kvDelete forgets a key.
+// kvDelete removes a key.
 export function kvDelete(key: string): i32 {
   const k = String.UTF8.encode(key);
   return hostKVDel(changetype<usize>(k), k.byteLength);
@@ -108,7 +108,7 @@ export function list(source: string): Answer {
   return ask(new Writer().open("{").key("list").text(source).close("}"));
 }
 
-// count is how many objects lookup would find, or one of Errno.
+// count is the number of objects that lookup finds, or one of Errno.
 export function count(index: string, key: string): i64 {
   const answer = ask(new Writer().open("{").key("index").text(index).key("key").text(key).key("count").bool(true).close("}"));
   return answer.ok ? answer.value.get("count").int(Errno.Invalid) : answer.status;
@@ -128,13 +128,13 @@ export function emit(d: Delta, event: Event): i32 {
   return hostEmit(d.index, w.bytes.start, w.bytes.size);
 }
 
-// http does a request, a JSON object {"method", "url", "headers", "body"}, to a host that the handler is granted; the answer is
-// {"status", "headers", "body"}. See docs/ABI.md for bodies that are not UTF-8, and for what the status 0 means.
+// http sends a request, a JSON object {"method", "url", "headers", "body"}, to a host that the handler is granted; the answer is
+// {"status", "headers", "body"}. See docs/ABI.md for bodies that are not UTF-8, and for the meaning of the status 0.
 export function http(request: Writer): Answer {
   const b: Bytes = request.bytes;
   let buffer = new ArrayBuffer(4096);
   let n = hostHTTP(b.start, b.size, changetype<usize>(buffer), buffer.byteLength);
-  // An answer that did not fit is kept by the router: to ask again is not to do the request again.
+  // The router keeps an answer that did not fit: the second call reads it, and sends no second request.
   while (n > buffer.byteLength) {
     buffer = new ArrayBuffer(n);
     n = hostHTTP(b.start, b.size, changetype<usize>(buffer), buffer.byteLength);

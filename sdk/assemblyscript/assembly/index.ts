@@ -1,4 +1,4 @@
-// What the author of a handler imports. A handler is a function that is given a change of a Kubernetes object and returns the
+// The SDK for handlers in AssemblyScript. A handler is a function that gets a change of a Kubernetes object and returns the
 // events to deliver; it runs in a sandbox inside the router:
 //
 //   import { Delta, Event, Result, Writer, onDelta } from "deltarouter";
@@ -15,9 +15,9 @@ import { Value, Writer } from "./json";
 export { Value, Writer, Member } from "./json";
 export * from "./host";
 
-// Op is what happened to an object. Deleted means gone; an object that merely left a source's selector is Deselected. With Sync
-// nothing happened: a resync puts every object through again. Entered and Left are of a route with a condition (when): it holds, or what was
-// told to hold does no longer.
+// Op is the type of a change. Deleted means gone; an object that merely left a source's selector is Deselected. With Sync
+// nothing happened: a resync repeats every object. Entered and Left are of a route with a condition (when): it holds, or it was
+// reported as Entered and holds no longer.
 export enum Op {
   Added = 1,
   Updated,
@@ -56,16 +56,16 @@ export class Delta {
 
   get op(): Op { return <Op>load<u8>(this.record, 8); }
 
-  // initial: the object was there before the router was, and is put through for the first time.
+  // initial: the object was there before the router was, and is delivered for the first time.
   get initial(): bool { return (load<u16>(this.record, 10) & 1) != 0; }
   // stale: the change was inferred from a list; oldObject is the last state known.
   get stale(): bool { return (load<u16>(this.record, 10) & 2) != 0; }
-  // redelivered: put through again from the dead letters; the object may have moved on since.
+  // redelivered: from the dead letters; the object may have changed since.
   get redelivered(): bool { return (load<u16>(this.record, 10) & 4) != 0; }
 
   // late: Entered was due while the router was down.
   get late(): bool { return (load<u16>(this.record, 10) & 8) != 0; }
-  // repeat: Entered was told before.
+  // repeat: a reminder, Entered was reported before.
   get repeat(): bool { return (load<u16>(this.record, 10) & 16) != 0; }
 
   // object is the state after the change; for Deleted and Deselected the last one.
@@ -90,12 +90,12 @@ export class Delta {
   get resourceVersion(): string { return this.text(7); }
   // seenNs is when the router saw the change, in nanoseconds since 1970.
   get seenNs(): i64 { return this.number(8); }
-  // sinceNs is when the condition of the route began to hold, likewise; 0: the router does not say.
+  // sinceNs is when the condition of the route began to hold, likewise; 0: unknown.
   get sinceNs(): i64 { return this.number(9); }
-  // suppressed is how many deltas the limit of the route held back before this one.
+  // suppressed is the number of deltas that the limit of the route suppressed before this one.
   get suppressed(): i64 { return this.number(10); }
 
-  // isEvent: another route made an event of the delta before it gave it to this one, and the rest says which. Else the delta comes from its
+  // isEvent: an upstream route made an event of the delta, which the other fields describe. Else the delta comes from its
   // source.
   get isEvent(): bool { return this.field(16).size == 8; }
   get eventId(): string { return this.text(11); }
@@ -126,7 +126,7 @@ export class Delta {
 export class Event {
   constructor(public data: Writer, public type: string = "", public subject: string = "") {}
 
-  // write appends the event as the ABI wants it.
+  // write appends the event in the form of the ABI.
   write(w: Writer): void {
     w.open("{");
     if (this.type.length > 0) w.key("type").text(this.type);
@@ -137,13 +137,13 @@ export class Event {
   }
 }
 
-// Result is what a handler returns. A message must not hold pieces of the object: it ends in logs.
+// Result is the result of a handler. A message must not contain parts of the object, because it is logged.
 export class Result {
   private constructor(public verdict: u8, public events: Event[], public message: string, public after: u32) {}
 
   // ok delivers events; none if there is nothing to deliver.
   static ok(events: Event[] = []): Result { return new Result(0, events, "", 0); }
-  // retry tries again, not before after milliseconds; 0: as the route's retry says.
+  // retry retries the delta, not before after milliseconds; 0: according to the route's retry.
   static retry(message: string, after: u32 = 0): Result { return new Result(1, [], message, after); }
   // drop is done, counted as dropped.
   static drop(): Result { return new Result(2, [], "", 0); }
@@ -154,13 +154,13 @@ export class Result {
 let handler: ((d: Delta) => Result) | null = null;
 let setup: ((config: Value) => string) | null = null;
 
-// onDelta registers the handler, in the outermost scope. As there are no closures, what it needs is in global variables.
+// onDelta registers the handler, in the outermost scope. As there are no closures, its state is in global variables.
 export function onDelta(f: (d: Delta) => Result): void {
   handler = f;
 }
 
 // onSetup registers a function that is called once per instance with the handler's `config` (null if there is none), which may be
-// kept. It returns an empty text, or why the router must not start.
+// kept. It returns an empty text, or the reason why the router must not start.
 export function onSetup(f: (config: Value) => string): void {
   setup = f;
 }

@@ -1,5 +1,5 @@
-// Reading and writing JSON. A Value is a piece of the text it stands in: nothing is copied or built, and a look-up scans what lies
-// before it. What is no JSON reads as absent. The text is never left, whatever it holds.
+// Reading and writing JSON. A Value is a piece of the text it stands in: nothing is copied or built, and a look-up scans the text
+// before it. Text that is not JSON reads as absent. No read leaves the text, whatever its content is.
 
 import { Bytes } from "./bytes";
 
@@ -13,7 +13,7 @@ function skipSpace(p: usize, end: usize): usize {
   return p;
 }
 
-// skipString returns what follows the string whose opening quote is at p.
+// skipString returns the text behind the string whose opening quote is at p.
 function skipString(p: usize, end: usize): usize {
   for (p++; p < end; p++) {
     const c = load<u8>(p);
@@ -23,7 +23,7 @@ function skipString(p: usize, end: usize): usize {
   return end;
 }
 
-// skipValue returns what follows the value at p. It counts brackets, so that depth costs no stack.
+// skipValue returns the text behind the value at p. It counts brackets, so that depth costs no stack.
 function skipValue(p: usize, end: usize): usize {
   let depth = 0;
   while (p < end) {
@@ -139,7 +139,7 @@ export class Value {
     return all;
   }
 
-  // text returns what a string says, its escapes resolved; empty if it is no string.
+  // text returns the content of a string, its escapes resolved; empty if it is no string.
   text(): string {
     if (!this.isText) return "";
     const inner = String.UTF8.decodeUnsafe(this.start + 1, this.size - 2);
@@ -243,7 +243,7 @@ function unescape(s: string): string {
   return out + s.substring(from);
 }
 
-// Writer writes one JSON value. Commas are its business.
+// Writer writes one JSON value, and the commas in it.
 export class Writer {
   bytes: Bytes = new Bytes();
 
@@ -307,7 +307,7 @@ export class Writer {
     return this.raw("null");
   }
 
-  // raw writes what is JSON already.
+  // raw writes a value that is JSON already.
   raw(json: string): Writer {
     this.comma();
     this.bytes.text(json);

@@ -66,7 +66,7 @@ impl Server {
         (self.records.as_ptr() as usize as u64) << 32 | self.records.len() as u64
     }
 
-    /// What the host wrote into the input buffer.
+    /// The bytes that the host wrote into the input buffer.
     fn written(&self, at: u32, size: u32) -> &[u8] {
         let start = self.input.as_ptr() as usize;
         let from = (at as usize).wrapping_sub(start);
@@ -75,7 +75,7 @@ impl Server {
     }
 }
 
-/// Objects and names are JSON and UTF-8 because the API server says so; what is not is treated as empty.
+/// Objects and names are JSON and UTF-8, because the API server ensures it. Other text is treated as empty.
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or("")
 }
@@ -84,7 +84,7 @@ fn u32_at(b: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([b[at], b[at + 1], b[at + 2], b[at + 3]])
 }
 
-/// What an offset and a length refer to.
+/// The piece of the input that an offset and a length refer to.
 fn piece(input: &[u8], at: usize) -> &[u8] {
     match u32_at(input, at + 4) as usize {
         0 => &[],
@@ -92,7 +92,7 @@ fn piece(input: &[u8], at: usize) -> &[u8] {
     }
 }
 
-/// Handles a batch; the answer is left in records, empty if all is ok and there are no events. What is out of bounds panics.
+/// Handles a batch; the answer is left in records, empty if all is ok and there are no events. An offset out of bounds panics.
 fn serve(input: &[u8], handler: &mut Handler, records: &mut Vec<u8>, payload: &mut Vec<u8>) {
     assert!(u32_at(input, 0) == 0x3152_5452, "not a batch");
     records.clear();
@@ -158,7 +158,7 @@ fn judge(index: u32, verdict: Verdict, payload: &mut Vec<u8>) -> Option<[u8; 28]
     Some(record)
 }
 
-/// What another route made, of the fields of a meta table.
+/// The event that another route made, from the fields of a meta table.
 fn event<'a>(field: impl Fn(usize) -> &'a [u8]) -> RouteEvent<'a> {
     RouteEvent {
         id: text(field(11)),

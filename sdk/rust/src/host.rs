@@ -1,11 +1,11 @@
 //! The host functions. A module that calls [`kv_get`] and its like, [`lookup`] or [`http`] needs the grant in the handler's `allow`,
-//! else it is not loaded; what is not called is not imported.
+//! else it is not loaded. A function that is not called is not imported.
 
 use crate::json;
 use std::fmt;
 use std::time::Duration;
 
-/// Why a host function did not do it.
+/// The reason why a host function failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errno {
     NotFound,
@@ -40,7 +40,7 @@ fn check(code: i32) -> Result<usize, Errno> {
     }
 }
 
-/// Of a line of the router's log.
+/// The level of a line of the router's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     Debug,
@@ -54,7 +54,7 @@ pub fn log(level: Level, text: &str) {
     sys::log(level as i32, text);
 }
 
-/// Reads an answer of unknown length: a longer one than there is room for is asked for again.
+/// Reads an answer of unknown length: if it does not fit into the buffer, it is requested again.
 fn read(mut ask: impl FnMut(&mut [u8]) -> i32) -> Result<Vec<u8>, Errno> {
     let mut buf = vec![0; 4096];
     loop {
@@ -67,7 +67,7 @@ fn read(mut ask: impl FnMut(&mut [u8]) -> i32) -> Result<Vec<u8>, Errno> {
     }
 }
 
-/// What this handler keeps under a key.
+/// The value of a key in the store of this handler.
 pub fn kv_get(key: &str) -> Result<Option<Vec<u8>>, Errno> {
     match read(|buf| sys::kv_get(key.as_bytes(), buf)) {
         Err(Errno::NotFound) => Ok(None),
@@ -75,13 +75,13 @@ pub fn kv_get(key: &str) -> Result<Option<Vec<u8>>, Errno> {
     }
 }
 
-/// Keeps a value for some time, with None for ever. It counts only if the call succeeds.
+/// Stores a value for some time, with None for ever. It counts only if the call succeeds.
 pub fn kv_set(key: &str, value: &[u8], ttl: Option<Duration>) -> Result<(), Errno> {
     let ttl = ttl.map_or(0, |t| i64::try_from(t.as_millis()).unwrap_or(i64::MAX).max(1));
     check(sys::kv_set(key.as_bytes(), value, ttl)).map(drop)
 }
 
-/// Forgets a key; it may be absent.
+/// Removes a key, which may be absent.
 pub fn kv_delete(key: &str) -> Result<(), Errno> {
     match check(sys::kv_del(key.as_bytes())) {
         Err(Errno::NotFound) => Ok(()),
@@ -116,7 +116,7 @@ pub fn list(source: &str) -> Result<Vec<String>, Errno> {
     Ok(objects(&answer))
 }
 
-/// How many objects [`lookup`] would find.
+/// The number of objects that [`lookup`] finds.
 pub fn count(index: &str, key: &str) -> Result<u64, Errno> {
     let answer = ask(|r| {
         r.key("index").string(index).key("key").string(key).key("count").bool(true);
@@ -153,7 +153,7 @@ pub struct Request {
 /// The answer to a [`Request`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Response {
-    /// 0: nobody answered, and error says why.
+    /// 0: there is no answer, and error has the reason.
     pub status: u16,
     pub error: String,
     /// Names are in lower case.
@@ -161,7 +161,7 @@ pub struct Response {
     pub body: Vec<u8>,
 }
 
-/// Does a request. An answer that did not fit is kept by the router: to ask again is not to do the request again.
+/// Sends a request. The router keeps an answer that did not fit: the second call reads it, and sends no second request.
 pub fn http(request: &Request) -> Result<Response, Errno> {
     let mut w = json::Writer::new();
     w.object(|r| {

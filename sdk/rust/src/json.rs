@@ -1,5 +1,5 @@
 //! Reading and writing JSON without a crate. A [`Value`] is a piece of the text it stands in: nothing is copied or built, and a
-//! look-up scans what lies before it. What is no JSON reads as absent.
+//! look-up scans the text before it. Text that is not JSON reads as absent.
 
 use std::borrow::Cow;
 
@@ -64,7 +64,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// What a string says, its escapes resolved; None if it is no string. Half a surrogate pair is U+FFFD.
+    /// The content of a string, its escapes resolved; None if it is no string. Half a surrogate pair is U+FFFD.
     pub fn text(self) -> Option<Cow<'a, str>> {
         if self.0.len() < 2 || self.first() != b'"' || !self.0.ends_with('"') {
             return None;
@@ -94,7 +94,7 @@ impl<'a> Value<'a> {
 
 const SPACES: &[char] = &[' ', '\t', '\n', '\r'];
 
-/// The element that a rest of an array or object begins with, and what follows it; a comma before it is skipped.
+/// The element that a rest of an array or object begins with, and the rest behind it; a comma before it is skipped.
 fn next(rest: &str) -> Option<(Value<'_>, &str)> {
     let rest = rest.trim_start_matches(SPACES);
     let rest = rest.strip_prefix(',').unwrap_or(rest).trim_start_matches(SPACES);
@@ -134,7 +134,7 @@ fn value_end(text: &[u8]) -> usize {
     text.len()
 }
 
-/// What follows the string whose opening quote is at i.
+/// The text behind the string whose opening quote is at i.
 fn string_end(text: &[u8], mut i: usize) -> usize {
     i += 1;
     while i < text.len() {
@@ -176,7 +176,7 @@ fn unescape(inner: &str) -> String {
     out
 }
 
-/// The character of the digits that follow `\u`, both halves of a pair, and how many bytes that took.
+/// The character of the digits that follow `\u`, both halves of a pair, and their number of bytes.
 fn unicode(text: &str) -> (Option<char>, usize) {
     let high = match unit(text) {
         Some(unit) => unit,
@@ -198,7 +198,7 @@ fn unit(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok()
 }
 
-/// Writes one JSON value. Commas are its business.
+/// Writes one JSON value, and the commas in it.
 #[derive(Clone, Debug, Default)]
 pub struct Writer(String);
 
@@ -273,7 +273,7 @@ impl Writer {
         self.raw("null")
     }
 
-    /// What is JSON already.
+    /// A value that is JSON already.
     pub fn raw(&mut self, json: &str) -> &mut Writer {
         self.value().push_str(json);
         self
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// What is no JSON must not panic or loop.
+    /// Text that is not JSON causes neither a panic nor an endless loop.
     #[test]
     fn survives() {
         let text = r#"{"a":[1,{"é\u00e9\"":"\ud83d\ude00"}],"b":tr"#;

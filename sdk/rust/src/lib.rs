@@ -1,4 +1,4 @@
-//! What the author of a handler imports. A handler is given a change of a Kubernetes object and returns the events to deliver; it
+//! The SDK for handlers in Rust. A handler gets a change of a Kubernetes object and returns the events to deliver; it
 //! runs in a sandbox inside the router:
 //!
 //! ```
@@ -32,8 +32,8 @@ pub mod test;
 #[doc(hidden)]
 pub use batch::Server;
 
-/// What happened to an object. Deleted means gone; an object that merely left a source's selector is Deselected. With Sync nothing
-/// happened: a resync puts every object through again.
+/// The type of a change. Deleted means gone; an object that merely left a source's selector is Deselected. With Sync nothing
+/// happened: a resync repeats every object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     Added = 1,
@@ -43,7 +43,7 @@ pub enum Op {
     Sync,
     /// Of a route with a condition (when): it holds.
     Entered,
-    /// Of a route with a condition: it was told as Entered, and holds no longer.
+    /// Of a route with a condition: it was reported as Entered, and holds no longer.
     Left,
 }
 
@@ -87,21 +87,21 @@ pub struct Delta<'a> {
     pub object: json::Value<'a>,
     /// Before the change; [`json::Value::ABSENT`] for Added and Sync, and where the source keeps no objects.
     pub old_object: json::Value<'a>,
-    /// The object was there before the router was, and is put through for the first time.
+    /// The object was there before the router was, and is delivered for the first time.
     pub initial: bool,
     /// The change was inferred from a list: old_object is the last state known.
     pub stale: bool,
-    /// Put through again from the dead letters; the object may have moved on since.
+    /// Redelivered from the dead letters; the object may have changed since.
     pub redelivered: bool,
     /// Entered was due while the router was down.
     pub late: bool,
-    /// Entered was told before.
+    /// A reminder: Entered was reported before.
     pub repeat: bool,
-    /// When the condition of the route began to hold, in nanoseconds since 1970; 0: the router does not say.
+    /// When the condition of the route began to hold, in nanoseconds since 1970; 0: unknown.
     pub since_ns: i64,
-    /// How many deltas the limit of the route held back before this one.
+    /// The number of deltas that the limit of the route suppressed before this one.
     pub suppressed: i64,
-    /// What another route made of the delta before it gave it to this one; None: the delta comes from its source.
+    /// The event that an upstream route made of the delta; None: the delta comes from its source.
     pub event: Option<RouteEvent<'a>>,
     /// When the router saw the change, in nanoseconds since 1970.
     pub seen_ns: i64,
@@ -150,7 +150,7 @@ impl Event {
         self
     }
 
-    /// The event as the ABI wants it.
+    /// The event in the form of the ABI.
     pub fn to_json(&self) -> String {
         let mut w = json::Writer::new();
         w.object(|o| {
@@ -166,16 +166,16 @@ impl Event {
     }
 }
 
-/// What a handler returns: events, none if there is nothing to deliver, or why it has none. `?` makes a failure of any error that
+/// The result of a handler: events, none if there is nothing to deliver, or the reason why it has none. `?` makes a failure of any error that
 /// is a text.
 pub type Verdict = Result<Vec<Event>, Stop>;
 
-/// Why a delta has no events. A message must not hold pieces of the object: it ends in logs.
+/// The reason why a delta has no events. A message must not contain parts of the object, because it is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// Failed: the route's retry and onFailure decide.
     Fail(String),
-    /// Tried again, not before the given time; zero: as the route's retry says.
+    /// Retried, not before the given time; zero: according to the route's retry.
     Retry(String, Duration),
     /// Done, counted as dropped.
     Drop,

@@ -12,7 +12,7 @@
 //! assert_eq!(test::describe(events), r#"{"events":[{"data":"a"}]}"#);
 //! ```
 //!
-//! What the host functions answer is in [`HOST`], one for each test, as each test is a thread.
+//! The answers of the host functions are in [`HOST`], one for each test, because each test is a thread.
 
 use crate::{json, Delta, Op, RouteEvent, Stop, Verdict};
 use std::cell::RefCell;
@@ -56,7 +56,7 @@ pub fn delta<'a>(op: Op, old_object: &'a str, object: &'a str) -> Delta<'a> {
 
 /// Runs a golden file, as the examples of the router have them: a text with the sections `-- config.json --` (JSON),
 /// `-- deltas.json --` ({"op", "object", "oldObject"} one after the other) and `-- results.json --` (a line of [`describe`] for each;
-/// spaces between tokens do not count). It panics with what differs.
+/// spaces between tokens do not count). It panics with the difference.
 pub fn golden<H: FnMut(&Delta) -> Verdict>(file: &str, setup: impl FnOnce(json::Value) -> Result<H, String>) {
     let section = |name: &str| {
         let marker = format!("-- {} --\n", name);
@@ -148,7 +148,7 @@ pub fn describe(verdict: Verdict) -> String {
     w.into()
 }
 
-/// What asks get, and what was told.
+/// The answers of the host functions, and the lines and events that the handler passed to them.
 #[derive(Default)]
 pub struct Host {
     /// None: not granted. A ttl is ignored.
