@@ -16,8 +16,10 @@ var update = flag.Bool("update", false, "write the table of metrics anew")
 
 const docsHead = `# Metrics
 
-` + "`/metrics` of `listen.probes`" + ` serves these in the Prometheus text format, beside those of the Go runtime
-and of the process. A test writes this table from the registry.
+` + "`/metrics` of `listen.probes`" + ` serves these in the formats of Prometheus (text, OpenMetrics, protobuf), beside
+those of the Go runtime and of the process. Histograms have classic buckets and, in protobuf, native ones. Exemplars of
+` + "`deltarouter_route_delivery_duration_seconds`" + ` have the id of an event as ` + "`event_id`" + `, at most one a second
+for each route. A test writes this table from the registry.
 
 | Metric | Type | Labels | Meaning |
 |---|---|---|---|

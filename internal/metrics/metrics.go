@@ -5,7 +5,6 @@ package metrics
 import (
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -162,7 +161,8 @@ func (m *Metrics) BeforeScrape(count func()) { m.before.Store(&count) }
 // and memory for all series.
 const maxScrapes = 4
 
-// Handler serves the metrics in the Prometheus text formats.
+// Handler serves the metrics in the formats of Prometheus. Exemplars are in OpenMetrics and
+// protobuf, native histograms in protobuf only.
 func (m *Metrics) Handler() http.Handler {
 	counted := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		if count := m.before.Load(); count != nil {
@@ -170,7 +170,7 @@ func (m *Metrics) Handler() http.Handler {
 		}
 		return m.registry.Gather()
 	})
-	return promhttp.HandlerFor(counted, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
+	return promhttp.HandlerFor(counted, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, EnableOpenMetrics: true})
 }
 
 // CountDeadLettered returns the number of deltas of a route that became dead letters in this process,
@@ -186,6 +186,3 @@ func (m *Metrics) CountDeadLettered(route string) float64 {
 // Registry returns the registry, for tests that read values and for metrics that are computed at
 // scrape time.
 func (m *Metrics) Registry() *prometheus.Registry { return m.registry }
-
-// Since observes the seconds since start.
-func Since(o prometheus.Observer, start time.Time) { o.Observe(time.Since(start).Seconds()) }

@@ -72,15 +72,6 @@ func (m *Metrics) computed(name, help string, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, value))
 }
 
-func (m *Metrics) histogram(name, help string, label string) *prometheus.HistogramVec {
-	m.describe(name, "histogram", help, []string{label})
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Namespace: namespace, Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(100e-6, 4, 12),
-	}, []string{label})
-	m.registry.MustRegister(v)
-	return v
-}
-
 func (m *Metrics) describe(name, kind, help string, labels []string) {
 	m.table = append(m.table, Metric{Name: namespace + "_" + name, Type: kind, Labels: labels, Help: help})
 }

@@ -161,7 +161,11 @@ func (w *worker) ack(e *queue.Entry, now time.Time) {
 	case queue.DeadLettered:
 		count.DeadLettered.Inc()
 	}
-	count.Seconds.Observe(now.Sub(e.Since).Seconds())
+	id := ""
+	if len(e.Progress.Events) > 0 {
+		id = e.Progress.Events[0].ID
+	}
+	count.Deliveries.Observe(now, now.Sub(e.Since), id)
 	switch {
 	case e.DeadLetter == 0:
 	case e.Progress.PassedOn && q.Changes.On:

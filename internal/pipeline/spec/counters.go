@@ -24,7 +24,8 @@ type Counters struct {
 	Depth, Oldest                gauge
 	Waiting, Active, Keys        gauge // of rules; nil: the route has no such rule
 	OnDisk, Disk, Paused         gauge
-	Seconds, Handler             observer        // of a delivery, of a call of the handler
+	Deliveries                   *metrics.Deliveries
+	Handler                      observer        // seconds of a call of the handler
 	Events                       []eventCounters // by sink
 	Errors                       func(kind string) counter
 }
@@ -43,12 +44,13 @@ func newCounters(m *metrics.Metrics, r *Route) Counters {
 		Delivered: deltas(metrics.Delivered), Dropped: deltas(metrics.Dropped), DeadLettered: deltas(metrics.DeadLettered),
 		Suppressed: deltas(metrics.Suppressed),
 		Depth:      m.QueueDepth.WithLabelValues(r.Name), Oldest: m.OldestPending.WithLabelValues(r.Name),
-		OnDisk:  m.QueueOnDisk.WithLabelValues(r.Name),
-		Disk:    m.QueueDiskBytes.WithLabelValues(r.Name),
-		Paused:  m.RoutePaused.WithLabelValues(r.Name),
-		Seconds: m.DeliverySeconds.WithLabelValues(r.Name),
-		Errors:  func(kind string) counter { return m.RouteErrors.WithLabelValues(r.Name, kind) },
+		OnDisk:     m.QueueOnDisk.WithLabelValues(r.Name),
+		Disk:       m.QueueDiskBytes.WithLabelValues(r.Name),
+		Paused:     m.RoutePaused.WithLabelValues(r.Name),
+		Deliveries: m.Deliveries(r.Name),
+		Errors:     func(kind string) counter { return m.RouteErrors.WithLabelValues(r.Name, kind) },
 	}
+	c.Errors("overflow") // increase() of the alert about lost deltas needs the 0
 	if r.When.Filter != nil || r.Hold > 0 {
 		c.Waiting = m.RoutePending.WithLabelValues(r.Name)
 	}

@@ -1,0 +1,71 @@
+package metrics_test
+
+import (
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/test/must"
+)
+
+// TestExemplars shows that a histogram has the id of at most one event per second.
+func TestExemplars(t *testing.T) {
+	m := metrics.New()
+	d := m.Deliveries("r")
+	start := time.Unix(1_000_000, 0)
+	d.Observe(start, 1*time.Millisecond, "") // no event
+	d.Observe(start, 2*time.Millisecond, "first")
+	d.Observe(start.Add(999*time.Millisecond), 200*time.Millisecond, "too soon")
+	d.Observe(start.Add(time.Second), 90*time.Second, "second")
+
+	r := httptest.NewRequest("GET", "/metrics", nil)
+	r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, r)
+	text := w.Body.String()
+	if strings.Count(text, "event_id=") != 2 || !strings.Contains(text, `# {event_id="first"} 0.002`) || !strings.Contains(text, `# {event_id="second"} 90`) {
+		t.Errorf("other exemplars than of first and second:\n%s", text)
+	}
+	if got := histogram(t, m).GetSampleCount(); got != 4 {
+		t.Errorf("%d observations, want 4", got)
+	}
+}
+
+// TestNativeHistograms shows that a histogram has classic and native buckets, and that their number
+// is bounded.
+func TestNativeHistograms(t *testing.T) {
+	m := metrics.New()
+	d := m.Deliveries("r")
+	for n := range 2000 {
+		took, err := time.ParseDuration(strconv.Itoa(n*n*n+1) + "us")
+		must.Succeed(t, err)
+		d.Observe(time.Unix(0, 0), took, "")
+	}
+	h := histogram(t, m)
+	var native uint32
+	for _, span := range h.GetPositiveSpan() {
+		native += span.GetLength()
+	}
+	if len(h.GetBucket()) != 12 || native < 10 || native > 40 || h.GetSampleCount() != 2000 {
+		t.Errorf("%d classic and %d native buckets with %d observations", len(h.GetBucket()), native, h.GetSampleCount())
+	}
+}
+
+// histogram returns the histogram of the deliveries of the route r.
+func histogram(t *testing.T, m *metrics.Metrics) *dto.Histogram {
+	t.Helper()
+	families, err := m.Registry().Gather()
+	must.Succeed(t, err)
+	for _, f := range families {
+		if f.GetName() == "deltarouter_route_delivery_duration_seconds" {
+			return f.GetMetric()[0].GetHistogram()
+		}
+	}
+	t.Fatal("no histogram")
+	return nil
+}
