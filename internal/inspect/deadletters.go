@@ -46,7 +46,11 @@ func (d *DeadLetters) Bounds(cfg config.DeadLetters) checkpoint.LettersConfig {
 	return checkpoint.LettersConfig{
 		Max: cfg.Max, MaxAge: cfg.MaxAge,
 		Count: func(id string, n int) {
-			d.metrics.DeadLetters.WithLabelValues(routeNameOf(d.routes(), id)).Set(float64(n))
+			route := routeNameOf(d.routes(), id)
+			d.metrics.DeadLetters.WithLabelValues(route).Set(float64(n))
+			for _, reason := range []string{"age", "count"} {
+				d.metrics.LettersLost.WithLabelValues(route, reason) // increase() needs the 0
+			}
 		},
 		Lost: func(id, reason string, n int) {
 			route := routeNameOf(d.routes(), id)

@@ -21,6 +21,9 @@ func (r *Router) Ready(t *testing.T) string {
 	return body
 }
 
+// Probes returns the address of the listener of the probes.
+func (r *Router) Probes() string { return strings.TrimPrefix(r.probes, "http://") }
+
 // Get requests a path from the listener of the probes. The code is 0 if the router does not answer.
 func (r *Router) Get(t *testing.T, path string) (code int, body string) {
 	t.Helper()

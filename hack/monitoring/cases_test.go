@@ -1,0 +1,142 @@
+package main
+
+// series are input series of promtool, by name with labels: values as START+STEPxCOUNT, a minute
+// apart.
+type series map[string]string
+
+// alertCase has the series at which an alert fires, and others at which it does not.
+type alertCase struct {
+	fires       series
+	at          string // when it fires
+	labels      map[string]string
+	summary     string
+	description string
+	early       string // when it does not fire yet; empty: it fires at once
+	quiet       series
+}
+
+// alertCases has the cases of each alert by name.
+var alertCases = map[string]alertCase{
+	"DeltarouterAbsent": {
+		fires: series{`up{job="other"}`: "1+0x30"}, early: "9m", at: "10m",
+		summary:     "No router reports metrics.",
+		description: "Prometheus scrapes no deltarouter. Either no router runs, or its metrics are not scraped.",
+		quiet:       series{`deltarouter_build_info{version="v1"}`: "1+0x60"},
+	},
+	"DeltarouterReloadFailed": {
+		fires: series{`deltarouter_config_last_reload_successful`: "0+0x30"}, early: "0m", at: "2m",
+		summary:     "The configuration on disk is invalid.",
+		description: "The router rejected the configuration on disk and continues with the previous one. A restart would fail.",
+		quiet:       series{`deltarouter_config_last_reload_successful`: "1+0x60"},
+	},
+	"DeltarouterSourceNotSynced": {
+		fires: series{`deltarouter_source_synced{source="pods"}`: "0+0x30"}, early: "9m", at: "11m",
+		labels:      map[string]string{"source": "pods"},
+		summary:     "Source pods has not listed its objects.",
+		description: "Source pods has had no complete list of its objects for over 10 minutes. Its routes deliver nothing.",
+		quiet:       series{`deltarouter_source_synced{source="pods"}`: "1+0x60"},
+	},
+	"DeltarouterSourceStale": {
+		fires: series{`deltarouter_source_last_contact_seconds{source="pods"}`: "0+60x30"}, early: "9m", at: "15m",
+		labels:      map[string]string{"source": "pods"},
+		summary:     "Source pods has no contact to the API server.",
+		description: "The API server last answered source pods 15m 0s ago. Changes since then are not delivered yet.",
+		quiet:       series{`deltarouter_source_last_contact_seconds{source="pods"}`: "60+0x60"},
+	},
+	"DeltarouterBacklogOld": {
+		fires: series{`deltarouter_route_oldest_pending_seconds{route="alerts"}`: "0+60x40"}, early: "20m", at: "30m",
+		labels:      map[string]string{"route": "alerts"},
+		summary:     "Route alerts is behind.",
+		description: "The oldest pending delta of route alerts has waited for 30m 0s.",
+		quiet:       series{`deltarouter_route_oldest_pending_seconds{route="alerts"}`: "900+0x60"},
+	},
+	"DeltarouterSinkUnavailable": {
+		fires: series{`deltarouter_route_sink_unavailable{route="alerts", sink="slack"}`: "1+0x30"}, early: "9m", at: "11m",
+		labels:      map[string]string{"route": "alerts", "sink": "slack"},
+		summary:     "Sink slack of route alerts is unavailable.",
+		description: "Sink slack has not accepted events of route alerts for over 10 minutes. They are retried until their maxAge.",
+		quiet:       series{`deltarouter_route_sink_unavailable{route="alerts", sink="slack"}`: "0+0x60"},
+	},
+	"DeltarouterRoutePaused": {
+		fires: series{`deltarouter_route_paused{route="alerts"}`: "1+0x30"}, early: "0m", at: "2m",
+		labels:      map[string]string{"route": "alerts"},
+		summary:     "Route alerts is paused.",
+		description: "Route alerts delivers nothing until it is resumed. Its backlog grows.",
+		quiet:       series{`deltarouter_route_paused{route="alerts"}`: "0+0x60"},
+	},
+	"DeltarouterDeadLetters": {
+		fires: series{`deltarouter_route_deltas_total{route="alerts", result="dead_lettered"}`: "0+1x30"}, at: "20m",
+		labels:      map[string]string{"route": "alerts", "result": "dead_lettered"},
+		summary:     "Route alerts writes dead letters.",
+		description: "Route alerts gave up about 15 deltas in the last 15 minutes. They are kept as dead letters.",
+		quiet: series{
+			`deltarouter_route_deltas_total{route="alerts", result="dead_lettered"}`: "7+0x60",
+			`deltarouter_route_deltas_total{route="alerts", result="delivered"}`:     "0+1x60",
+		},
+	},
+	"DeltarouterDeltasLost": {
+		fires: series{`deltarouter_dead_letters_evicted_total{route="alerts", reason="age"}`: "0+1x90"}, at: "70m",
+		labels:  map[string]string{"route": "alerts", "reason": "age"},
+		summary: "Route alerts lost deltas.",
+		description: "Route alerts lost about 60 deltas or dead letters in the last hour, " +
+			"because its queue was full or because of the limits of state.deadLetters.",
+		quiet: series{
+			`deltarouter_dead_letters_evicted_total{route="alerts", reason="age"}`: "5+0x60",
+			`deltarouter_route_errors_total{route="alerts", kind="overflow"}`:      "5+0x60",
+			`deltarouter_route_errors_total{route="alerts", kind="filter"}`:        "0+1x60",
+		},
+	},
+	"DeltarouterCheckpointOld": {
+		fires: series{`deltarouter_checkpoint_age_seconds`: "0+60x30"}, early: "3m", at: "10m",
+		summary:     "The state folder takes no writes.",
+		description: "The last checkpoint is 10m 0s old. Deltas of new objects wait, and a crash would deliver the others again.",
+		quiet:       series{`deltarouter_checkpoint_age_seconds`: "5+0x60"},
+	},
+	"DeltarouterDiskLow": {
+		fires: series{`deltarouter_state_disk_free_bytes`: "104857600+0x30", `deltarouter_state_file_bytes`: "16777216+0x30"}, early: "14m", at: "16m",
+		summary:     "The disk of the state folder is nearly full.",
+		description: "The disk of the state folder has 100MiB left: less than 256 MiB, or less than a copy of the state file needs.",
+		quiet:       series{`deltarouter_state_disk_free_bytes`: "1073741824+0x60", `deltarouter_state_file_bytes`: "536870912+0x60"},
+	},
+	"DeltarouterStateFileFull": {
+		fires: series{`deltarouter_state_file_bytes`: "900+0x30", `deltarouter_state_file_limit_bytes`: "1000+0x30"}, early: "14m", at: "16m",
+		summary:     "The state file is near its maximum size.",
+		description: "The state file has 90% of the size that state.maxSize allows. At 100 % new deltas wait.",
+		quiet:       series{`deltarouter_state_file_bytes`: "800+0x60", `deltarouter_state_file_limit_bytes`: "1000+0x60"},
+	},
+	"DeltarouterGuestAtLimit": {
+		fires: series{`deltarouter_guests_ended_total{handler="alert", reason="fuel"}`: "0+1x30"}, at: "20m",
+		labels:      map[string]string{"handler": "alert", "reason": "fuel"},
+		summary:     "Guests of handler alert reach a limit.",
+		description: "About 15 guests of handler alert reached the limit fuel in the last 15 minutes.",
+		quiet:       series{`deltarouter_guests_ended_total{handler="alert", reason="calls"}`: "0+1x60"},
+	},
+	"DeltarouterHandlerFails": {
+		fires: series{`deltarouter_guests_ended_total{handler="alert", reason="trap"}`: "0+1x30"}, at: "20m",
+		labels:      map[string]string{"handler": "alert", "reason": "trap"},
+		summary:     "Guests of handler alert fail.",
+		description: "About 15 guests of handler alert ended because of an error in the last 15 minutes: trap.",
+		quiet:       series{`deltarouter_guests_ended_total{handler="alert", reason="canceled"}`: "0+1x60"},
+	},
+}
+
+// moreCases are further series at which an alert fires, or not, at a time.
+var moreCases = []struct {
+	alert string
+	in    series
+	at    string
+	fires bool
+}{
+	{"DeltarouterDeltasLost", series{`deltarouter_route_errors_total{route="alerts", kind="overflow"}`: "0+0x10 1+0x60"}, "30m", true},
+	{"DeltarouterDiskLow", series{`deltarouter_state_disk_free_bytes`: "1073741824+0x60", `deltarouter_state_file_bytes`: "2147483648+0x60"}, "30m", true},
+	// a few guests may end
+	{"DeltarouterGuestAtLimit", series{`deltarouter_guests_ended_total{handler="alert", reason="fuel"}`: "0+0x10 4+0x60"}, "15m", false},
+	{"DeltarouterGuestAtLimit", series{`deltarouter_guests_ended_total{handler="alert", reason="memory"}`: "0+1x60"}, "30m", true},
+	// a new dead letter, and no other for a while
+	{"DeltarouterDeadLetters", series{`deltarouter_route_deltas_total{route="alerts", result="dead_lettered"}`: "0+0x10 1+0x60"}, "20m", true},
+	{"DeltarouterDeadLetters", series{`deltarouter_route_deltas_total{route="alerts", result="dead_lettered"}`: "0+0x10 1+0x60"}, "40m", false},
+	// a restart of the router is no dead letter
+	{"DeltarouterDeadLetters", series{`deltarouter_route_deltas_total{route="alerts", result="dead_lettered"}`: "7+0x10 0+0x60"}, "15m", false},
+	// a source that recovers in time
+	{"DeltarouterSourceStale", series{`deltarouter_source_last_contact_seconds{source="pods"}`: "0+60x8 0+0x60"}, "15m", false},
+}
