@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/internal/recording"
 	"github.com/deltarouter/deltarouter/internal/simulate"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -91,6 +92,8 @@ func replayFrom(ctx context.Context, path string, made compile.Components, opts 
 		return wrong
 	case errors.Is(err, recording.ErrFormat):
 		return cli.Invalid(err)
+	case err != nil && ctx.Err() == nil && done.Header.Time.IsZero(): // nothing was read
+		return cli.Invalid(fileerr.Explain(err))
 	}
 	if done.CutOff != nil {
 		fmt.Fprintf(stderr, "router replay: %v: the recorder was killed, or the copy is incomplete. All up to there was played.\n", done.CutOff)
@@ -106,5 +109,5 @@ func replayFrom(ctx context.Context, path string, made compile.Components, opts 
 	if ctx.Err() != nil {
 		return nil
 	}
-	return err
+	return fileerr.Explain(err)
 }

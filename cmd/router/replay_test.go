@@ -165,6 +165,7 @@ func TestReplayRefuses(t *testing.T) {
 	}{
 		{"replay -config config.yaml r.ndjson", 2, "not a recording"},
 		{"replay -config config.yaml none.ndjson", 2, "there is no file none.ndjson"},
+		{"replay -config config.yaml .", 2, "router replay: . cannot be read: it is a folder, not a file"},
 		{"replay -config config.yaml", 2, "name one recording"},
 		{"replay r.ndjson", 2, "not a recording"},
 		{"replay -config bad.yaml r.ndjson", 2, "bad.yaml:1:"},
