@@ -12,6 +12,11 @@ if ! why=$(go build -race runtime/cgo 2>&1); then
 	printf '%s\n' "$why" | sed -n '1,3s/^/  /p'
 fi
 
+# go test does not show skipped tests.
+if [ -z "${PROMETHEUS_BIN:-}" ] && ! { command -v promtool && command -v prometheus; } >/dev/null; then
+	echo "SKIPPED	the tests of alerts and dashboard: promtool and prometheus are not in PATH (Debian's package prometheus)"
+fi
+
 failed=
 for module in "$@"; do
 	echo "--- test $module"

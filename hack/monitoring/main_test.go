@@ -52,3 +52,22 @@ func TestRunbooks(t *testing.T) {
 		t.Errorf("docs/OPERATIONS.md has sections for the alerts\n%q, want\n%q", got, want)
 	}
 }
+
+// TestLayout shows that no panel covers another or leaves the page, and that each has queries.
+func TestLayout(t *testing.T) {
+	taken, ids := make(map[[2]int]string), make(map[int]bool)
+	for _, p := range newDashboard().Panels {
+		if ids[p.ID] || p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("%s: the id %d is taken, or there is no query", p.Title, p.ID)
+		}
+		ids[p.ID] = true
+		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
+			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
+				if other, ok := taken[[2]int{x, y}]; ok || x >= columns {
+					t.Fatalf("%s covers %q or leaves the page", p.Title, other)
+				}
+				taken[[2]int{x, y}] = p.Title
+			}
+		}
+	}
+}

@@ -9,7 +9,7 @@ import (
 
 // Each histogram has classic buckets and native ones: a scrape gets those that it asks for. Native
 // buckets are 20 % wide, at most 40 of a histogram are kept, and wider ones replace them when there
-// are more. They cost up to 6 KB and 0.1 µs for each observation.
+// are more. They cost up to 6 KB and 0.1 µs for each observation: BenchmarkObserve.
 const (
 	nativeFactor     = 1.2
 	nativeBuckets    = 40

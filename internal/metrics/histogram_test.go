@@ -2,6 +2,7 @@ package metrics_test
 
 import (
 	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -54,6 +55,36 @@ func TestNativeHistograms(t *testing.T) {
 	if len(h.GetBucket()) != 12 || native < 10 || native > 40 || h.GetSampleCount() != 2000 {
 		t.Errorf("%d classic and %d native buckets with %d observations", len(h.GetBucket()), native, h.GetSampleCount())
 	}
+}
+
+// BenchmarkObserve prints the costs that histogram.go states: of an observation without exemplar and
+// with one, and the bytes of a histogram with as many native buckets as it may have.
+func BenchmarkObserve(b *testing.B) {
+	for name, step := range map[string]time.Duration{"plain": 0, "exemplar": time.Second} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			d, at := metrics.New().Deliveries("r"), time.Unix(1_000_000, 0)
+			for n := range b.N {
+				at = at.Add(step)
+				d.Observe(at, time.Duration(n%1000)*time.Millisecond, "0123456789abcdef0123456789abcdef")
+			}
+		})
+	}
+	b.Run("histograms", func(b *testing.B) {
+		b.ReportAllocs()
+		m := metrics.New()
+		for n := range b.N {
+			d := m.Deliveries(strconv.Itoa(n))
+			for took := range 1000 {
+				d.Observe(time.Unix(0, 0), time.Duration(took*took*took)*time.Microsecond, "")
+			}
+		}
+		var mem runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&mem)
+		b.ReportMetric(float64(mem.HeapAlloc)/float64(b.N), "heap-B/histogram")
+		runtime.KeepAlive(m)
+	})
 }
 
 // histogram returns the histogram of the deliveries of the route r.
