@@ -3,6 +3,7 @@ package metrics
 import (
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -20,8 +21,12 @@ const (
 // much as an observation, and a scrape gets a few only.
 const exemplarInterval = time.Second
 
-// exemplarLabel names the id of an event in an exemplar.
-const exemplarLabel = "event_id"
+// exemplarLabel names the id of an event in an exemplar. Prometheus bounds an exemplar to 128
+// characters, and its client panics beyond that.
+const (
+	exemplarLabel = "event_id"
+	maxExemplarID = prometheus.ExemplarMaxRunes - len(exemplarLabel)
+)
 
 func (m *Metrics) histogram(name, help string, label string) *prometheus.HistogramVec {
 	m.describe(name, "histogram", help, []string{label})
@@ -46,11 +51,11 @@ func (m *Metrics) Deliveries(route string) *Deliveries {
 }
 
 // Observe counts a delivery that ended now. Once a second it attaches the id of its event as an
-// exemplar; empty: there is none.
+// exemplar, unless the id is empty or cannot be one.
 func (d *Deliveries) Observe(now time.Time, took time.Duration, id string) {
 	at, next := now.UnixNano(), d.next.Load()
 	exemplars, ok := d.seconds.(prometheus.ExemplarObserver)
-	if ok && id != "" && at >= next && d.next.CompareAndSwap(next, at+int64(exemplarInterval)) {
+	if ok && id != "" && len(id) <= maxExemplarID && utf8.ValidString(id) && at >= next && d.next.CompareAndSwap(next, at+int64(exemplarInterval)) {
 		exemplars.ObserveWithExemplar(took.Seconds(), prometheus.Labels{exemplarLabel: id})
 		return
 	}

@@ -19,7 +19,9 @@ func TestExemplars(t *testing.T) {
 	m := metrics.New()
 	d := m.Deliveries("r")
 	start := time.Unix(1_000_000, 0)
-	d.Observe(start, 1*time.Millisecond, "") // no event
+	d.Observe(start, 1*time.Millisecond, "")                       // no event
+	d.Observe(start, 1*time.Millisecond, strings.Repeat("x", 121)) // with its label: 129 characters
+	d.Observe(start, 1*time.Millisecond, "\xff")
 	d.Observe(start, 2*time.Millisecond, "first")
 	d.Observe(start.Add(999*time.Millisecond), 200*time.Millisecond, "too soon")
 	d.Observe(start.Add(time.Second), 90*time.Second, "second")
@@ -32,8 +34,8 @@ func TestExemplars(t *testing.T) {
 	if strings.Count(text, "event_id=") != 2 || !strings.Contains(text, `# {event_id="first"} 0.002`) || !strings.Contains(text, `# {event_id="second"} 90`) {
 		t.Errorf("other exemplars than of first and second:\n%s", text)
 	}
-	if got := histogram(t, m).GetSampleCount(); got != 4 {
-		t.Errorf("%d observations, want 4", got)
+	if got := histogram(t, m).GetSampleCount(); got != 6 {
+		t.Errorf("%d observations, want 6", got)
 	}
 }
 
