@@ -15,7 +15,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 each = @failed=; for m in $(1); do echo "--- $@ $$m"; (cd $$m && $(2)) || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "$@ failed in:$$failed" >&2; exit 1; }
 
-.PHONY: help run build router image plugins plugins-go plugins-checked-in test e2e chaos arch bench fuzz fmt fmt-check tidy tidy-check generate lint check clean
+.PHONY: help run build router image release release-check vulncheck plugins plugins-go plugins-checked-in test e2e chaos arch bench fuzz fmt fmt-check tidy tidy-check generate lint check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -31,6 +31,23 @@ router: ## build bin/router alone
 
 image: ## build the container image, dist/image, as an OCI layout for linux/amd64 and linux/arm64
 	go -C hack/release run . image -out $(CURDIR)/dist/image
+
+# A packaged chart belongs here too, once there is one: before the checksums are written.
+release: ## build the artifacts of a release, dist/release: archives, SBOMs, image, checksums
+	go -C hack/release run . release -out $(CURDIR)/dist/release
+
+release-check: release ## build the release again, in a clone of the last commit, and compare the checksums
+	@[ -z "$$(git status --porcelain)" ] || { echo "release-check: commit your changes first: the clone has only commits" >&2; exit 1; }
+	@clone=$$(mktemp -d) && trap 'rm -rf "$$clone"' EXIT && git clone -q . "$$clone/clone" && \
+	go -C "$$clone/clone/hack/release" run . release -version "$(VERSION)" -out $(CURDIR)/dist/again && \
+	cmp dist/release/checksums.txt dist/again/checksums.txt
+
+vulncheck: bin/govulncheck ## look for known vulnerabilities, where Go's database of them can be reached
+	@sh hack/vulncheck.sh $(CURDIR)/bin/govulncheck
+
+bin/govulncheck: tools/go.mod
+	@CGO_ENABLED=0 go build -C tools -trimpath -o ../$@ golang.org/x/vuln/cmd/govulncheck
+	@touch $@ # go leaves the file unchanged if only other modules changed
 
 plugins: ## build examples/plugins into bin/plugins, and compare with the checked-in modules
 	@sh hack/guests.sh

@@ -28,8 +28,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// version is set by the Makefile.
-var version = "dev"
+// The linker sets these, see the Makefile and hack/release.
+var (
+	version            = "dev"
+	commit, commitTime string
+	modified           string // "true": built from files that differ from the commit
+)
 
 // drainTimeout is shorter than the 30 seconds that Kubernetes gives a pod by default: the rest
 // is for the last cut, and for closing.
@@ -152,5 +156,6 @@ func buildInfo() buildversion.Info {
 		}
 	}
 	build, _ := debug.ReadBuildInfo()
-	return buildversion.Describe(version, build, formats)
+	stamp := buildversion.Stamp{Version: version, Commit: commit, CommitTime: commitTime, Modified: modified}
+	return buildversion.Describe(stamp, build, formats)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -31,10 +32,20 @@ func parsePlatforms(list string) (parsed []platform, err error) {
 
 // source is the checkout that the artifacts are built from.
 type source struct {
-	root     string
-	version  string
-	revision string    // the commit; empty outside of a git repository
-	time     time.Time // of the commit, or of $SOURCE_DATE_EPOCH
+	root    string
+	version string
+	commit
+	time time.Time // of the commit, or of $SOURCE_DATE_EPOCH
+}
+
+// versionForm permits what file names and the linker's flags can contain.
+var versionForm = regexp.MustCompile(`^[0-9A-Za-z][-+._0-9A-Za-z]*$`)
+
+// commit is the state of the checkout. It is empty outside of a git repository.
+type commit struct {
+	revision string
+	time     time.Time
+	modified bool // files differ from the commit
 }
 
 // inspect finds out the version, the commit and the time of a checkout.
@@ -44,28 +55,51 @@ func inspect(ctx context.Context, o options) (source, error) {
 		return source{}, err
 	}
 	s := source{root: root, version: o.version}
-	s.revision, err = git(ctx, root, "rev-parse", "HEAD")
-	inRepository := err == nil
+	if _, err := git(ctx, root, "rev-parse", "HEAD"); err == nil {
+		if s.commit, err = readCommit(ctx, root); err != nil {
+			return source{}, err
+		}
+	}
 	if s.version == "" {
 		if s.version, err = git(ctx, root, "describe", "--always", "--dirty"); err != nil {
 			return source{}, fmt.Errorf("the version of %s is unknown: %w: name it with -version", root, err)
 		}
 	}
-	epoch, set := os.LookupEnv("SOURCE_DATE_EPOCH")
-	if !set || epoch == "" {
-		if !inRepository {
-			return source{}, fmt.Errorf("%s is no git repository: set SOURCE_DATE_EPOCH to the time of the artifacts, in seconds since 1970", root)
-		}
-		if epoch, err = git(ctx, root, "log", "-1", "--format=%ct"); err != nil {
-			return source{}, err
-		}
+	if !versionForm.MatchString(s.version) {
+		return source{}, fmt.Errorf("the version %q has characters beside letters, digits and .-+_", s.version)
 	}
-	seconds, err := strconv.ParseInt(epoch, 10, 64)
+	switch epoch := os.Getenv("SOURCE_DATE_EPOCH"); {
+	case epoch != "":
+		s.time, err = parseSeconds(epoch)
+	case s.revision == "":
+		err = fmt.Errorf("%s is no git repository: set SOURCE_DATE_EPOCH to the time of the artifacts, in seconds since 1970", root)
+	default:
+		s.time = s.commit.time
+	}
+	return s, err
+}
+
+func readCommit(ctx context.Context, root string) (c commit, err error) {
+	shown, err := git(ctx, root, "log", "-1", "--format=%H %ct")
 	if err != nil {
-		return source{}, fmt.Errorf("SOURCE_DATE_EPOCH %q is not a number of seconds since 1970", epoch)
+		return commit{}, err
 	}
-	s.time = time.Unix(seconds, 0).UTC()
-	return s, nil
+	revision, seconds, _ := strings.Cut(shown, " ")
+	c.revision = revision
+	if c.time, err = parseSeconds(seconds); err != nil {
+		return commit{}, err
+	}
+	changes, err := git(ctx, root, "status", "--porcelain")
+	c.modified = changes != ""
+	return c, err
+}
+
+func parseSeconds(text string) (time.Time, error) {
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q is not a number of seconds since 1970", text)
+	}
+	return time.Unix(seconds, 0).UTC(), nil
 }
 
 func git(ctx context.Context, root string, args ...string) (string, error) {
@@ -85,14 +119,35 @@ func said(err error) string {
 	return ""
 }
 
+// buildAll compiles the router for each platform and returns the binaries.
+func (s source) buildAll(ctx context.Context, platforms []platform) (map[platform][]byte, error) {
+	dir, err := os.MkdirTemp("", "release-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	routers := make(map[platform][]byte)
+	for _, p := range platforms {
+		fmt.Fprintf(os.Stderr, "%s: compiling the router, which takes minutes if the build cache is empty\n", p)
+		file := filepath.Join(dir, "router")
+		if err := s.build(ctx, p, file); err != nil {
+			return nil, err
+		}
+		if routers[p], err = os.ReadFile(file); err != nil {
+			return nil, err
+		}
+	}
+	return routers, nil
+}
+
 // build compiles the router for one platform into a file. The settings that could change its bytes
 // are fixed here, whatever the environment says.
 func (s source) build(ctx context.Context, p platform, file string) error {
-	vcs := "-buildvcs=true"
-	if s.revision == "" {
-		vcs = "-buildvcs=false"
+	flags := "-s -w -X main.version=" + s.version
+	if s.revision != "" {
+		flags += fmt.Sprintf(" -X main.commit=%s -X main.commitTime=%s -X main.modified=%t", s.revision, s.commit.time.Format(time.RFC3339), s.modified)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", vcs, "-ldflags", "-s -w -X main.version="+s.version, "-o", file, "./cmd/router")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", file, "./cmd/router")
 	cmd.Dir = s.root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.os, "GOARCH="+p.arch, "GOAMD64=v1", "GOARM64=v8.0",
 		"GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off")

@@ -22,18 +22,26 @@ import (
 
 // image writes the image of all platforms as an OCI image layout, and prints digest and sizes.
 func image(ctx context.Context, o options, stdout io.Writer) error {
-	if err := replaceable(o.out); err != nil {
+	if err := replaceable(o.out, "oci-layout"); err != nil {
 		return err
 	}
 	s, err := inspect(ctx, o)
 	if err != nil {
 		return err
 	}
+	routers, err := s.buildAll(ctx, o.platforms)
+	if err != nil {
+		return err
+	}
+	return s.writeImage(o.out, o.platforms, routers, stdout)
+}
+
+// writeImage writes the image with these binaries of the router.
+func (s source) writeImage(out string, platforms []platform, routers map[platform][]byte, stdout io.Writer) error {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	index = mutate.Annotations(index, s.labels()).(v1.ImageIndex)
-	for _, p := range o.platforms {
-		fmt.Fprintf(os.Stderr, "%s: compiling the router, which takes minutes if the build cache is empty\n", p)
-		entries, err := s.rootfs(ctx, p)
+	for _, p := range platforms {
+		entries, err := rootfs(routers[p])
 		if err != nil {
 			return err
 		}
@@ -45,19 +53,19 @@ func image(ctx context.Context, o options, stdout io.Writer) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(stdout, "%s: %s\n", p, size)
+		fmt.Fprintf(stdout, "image %s: %s\n", p, size)
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
 			Add: one, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: p.os, Architecture: p.arch}},
 		})
 	}
-	if err := writeLayout(o.out, index, s.version); err != nil {
+	if err := writeLayout(out, index, s.version); err != nil {
 		return err
 	}
 	digest, err := index.Digest()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%s: version %s, digest %s\n", o.out, s.version, digest)
+	fmt.Fprintf(stdout, "image: version %s, digest %s\n", s.version, digest)
 	return nil
 }
 
@@ -143,13 +151,13 @@ func report(img v1.Image, entries []entry) (string, error) {
 	return fmt.Sprintf("%.1f MB, compressed %.1f MB", float64(unpacked)/1e6, float64(packed)/1e6), nil
 }
 
-// replaceable returns an error if a folder exists that is not the layout of an earlier run.
-func replaceable(dir string) error {
+// replaceable returns an error if a folder exists without the file that earlier runs wrote there.
+func replaceable(dir, marker string) error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if _, err := os.Stat(filepath.Join(dir, "oci-layout")); err != nil {
-		return fmt.Errorf("%s exists and is no OCI image layout: remove it or name another folder", dir)
+	if _, err := os.Stat(filepath.Join(dir, marker)); err != nil {
+		return fmt.Errorf("%s exists and has no %s, so this command did not write it: remove it or name another folder", dir, marker)
 	}
 	return nil
 }

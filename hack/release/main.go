@@ -8,7 +8,14 @@
 //
 // which writes the files of the image for one platform into a folder.
 //
-// Both write the same bytes for the same commit and the same version of Go. All times are those of
+// `make release` runs
+//
+//	go -C hack/release run . release -out FOLDER
+//
+// which writes, for each platform, an archive and a bill of materials, then the image as a tar
+// file, and the checksums of all.
+//
+// All write the same bytes for the same commit and the same version of Go. All times are those of
 // the commit, or of $SOURCE_DATE_EPOCH.
 package main
 
@@ -37,8 +44,9 @@ func main() {
 
 // commands lists the artifacts.
 var commands = map[string]func(context.Context, options, io.Writer) error{
-	"files": files,
-	"image": image,
+	"files":   files,
+	"image":   image,
+	"release": release,
 }
 
 // options are the flags of all commands.
@@ -56,14 +64,18 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		command = commands[args[0]]
 	}
 	if command == nil {
-		return errors.New("usage: release files|image -out FOLDER")
+		return errors.New("usage: release files|image|release -out FOLDER")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	var o options
 	flags.StringVar(&o.root, "root", "../..", "`FOLDER` of the checkout")
 	flags.StringVar(&o.out, "out", "", "`FOLDER` that gets the artifact")
 	flags.StringVar(&o.version, "version", "", "`VERSION` of the artifact; default: that of git describe")
-	platforms := flags.String("platforms", "linux/amd64,linux/arm64", "`LIST` of OS/ARCHITECTURE")
+	defaults := "linux/amd64,linux/arm64"
+	if args[0] == "release" {
+		defaults += ",darwin/amd64,darwin/arm64"
+	}
+	platforms := flags.String("platforms", defaults, "`LIST` of OS/ARCHITECTURE")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}

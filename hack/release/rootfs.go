@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -88,12 +89,22 @@ func files(ctx context.Context, o options, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	entries, err := s.rootfs(ctx, o.platforms[0])
+	routers, err := s.buildAll(ctx, o.platforms)
+	if err != nil {
+		return err
+	}
+	entries, err := rootfs(routers[o.platforms[0]])
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if err := e.write(o.out, s.time); err != nil {
+		if err := e.write(o.out); err != nil {
+			return err
+		}
+	}
+	// Children first: writing a file changes the time of its folder.
+	for _, e := range slices.Backward(entries) {
+		if err := os.Chtimes(filepath.Join(o.out, e.name), s.time, s.time); err != nil {
 			return err
 		}
 	}
@@ -101,7 +112,7 @@ func files(ctx context.Context, o options, _ io.Writer) error {
 }
 
 // write writes the entry below a folder.
-func (e entry) write(below string, modified time.Time) error {
+func (e entry) write(below string) error {
 	path := filepath.Join(below, filepath.FromSlash(e.name))
 	mode := fs.FileMode(e.mode & 0o777)
 	if e.mode&0o1000 != 0 {
@@ -115,26 +126,5 @@ func (e entry) write(below string, modified time.Time) error {
 		return err
 	}
 	// Chmod, because the process's umask limits the modes above.
-	if err := os.Chmod(path, mode); err != nil {
-		return err
-	}
-	return os.Chtimes(path, modified, modified)
-}
-
-// rootfs builds the router for a platform and returns all files of the image.
-func (s source) rootfs(ctx context.Context, p platform) ([]entry, error) {
-	dir, err := os.MkdirTemp("", "release-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	file := filepath.Join(dir, "router")
-	if err := s.build(ctx, p, file); err != nil {
-		return nil, err
-	}
-	router, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	return rootfs(router)
+	return os.Chmod(path, mode)
 }

@@ -30,21 +30,27 @@ type Formats struct {
 	State    int                       `json:"stateFormat"` // format of the state file that this build writes
 }
 
-// Describe completes a version with what the compiler recorded in the binary.
-func Describe(version string, build *debug.BuildInfo, formats Formats) Info {
-	info := Info{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Formats: formats}
+// Stamp is what the linker writes into a binary (go build -ldflags "-X main.version=…"). The
+// compiler's own record of the commit is missing in git worktrees, and depends on the tags of the
+// clone, so that builds of one commit would differ.
+type Stamp struct {
+	Version    string
+	Commit     string // empty: the compiler's record is used
+	CommitTime string
+	Modified   string // "true" or "false"
+}
+
+// Describe combines the stamp with what the compiler recorded in the binary.
+func Describe(stamp Stamp, build *debug.BuildInfo, formats Formats) Info {
+	info := Info{
+		Version: stamp.Version, Commit: stamp.Commit, CommitTime: stamp.CommitTime, Modified: stamp.Modified == "true",
+		Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Formats: formats,
+	}
 	if build == nil {
 		return info
 	}
-	for _, s := range build.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			info.Commit = s.Value
-		case "vcs.time":
-			info.CommitTime = s.Value
-		case "vcs.modified":
-			info.Modified = s.Value == "true"
-		}
+	if stamp.Commit == "" {
+		info.readCommit(build.Settings)
 	}
 	for _, m := range build.Deps {
 		if m.Path == clientGo {
@@ -55,4 +61,17 @@ func Describe(version string, build *debug.BuildInfo, formats Formats) Info {
 		}
 	}
 	return info
+}
+
+func (i *Info) readCommit(settings []debug.BuildSetting) {
+	for _, s := range settings {
+		switch s.Key {
+		case "vcs.revision":
+			i.Commit = s.Value
+		case "vcs.time":
+			i.CommitTime = s.Value
+		case "vcs.modified":
+			i.Modified = s.Value == "true"
+		}
+	}
 }
