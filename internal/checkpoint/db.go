@@ -1,6 +1,8 @@
 package checkpoint
 
 import (
+	"context"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"sync"
@@ -133,6 +135,13 @@ func (db *DB) Size() int64 { return db.file.Size() }
 // the system does not tell.
 func (db *DB) Room() (bytes int64, known bool) { return folder.Room(filepath.Dir(db.cfg.Path)) }
 
+// Backup makes a copy of the file as of its last transaction, beside it. Writes go on meanwhile.
+// There is one backup at a time, and Close removes it.
+func (db *DB) Backup(ctx context.Context) (*Backup, error) { return db.file.Backup(ctx) }
+
+// CopyTo writes a copy of a file of [OpenReadOnly].
+func (db *DB) CopyTo(ctx context.Context, w io.Writer) error { return db.file.CopyTo(ctx, w) }
+
 // Cluster returns the identity of the cluster of the state; empty: none was written yet.
 func (db *DB) Cluster() string {
 	db.mu.RLock()
@@ -154,9 +163,13 @@ var (
 	ErrCorrupt = value.ErrCorrupt
 	// ErrClosed is returned after [DB.Close].
 	ErrClosed = statefile.ErrClosed
+	// ErrBackupRuns is returned by [DB.Backup] while another backup is made or read.
+	ErrBackupRuns = statefile.ErrBackupRuns
 )
 
 type (
+	// Backup is a copy of the state file.
+	Backup = statefile.Backup
 	// LockedError says that another router uses the state folder.
 	LockedError = folder.LockedError
 	// NewerError says that a newer version wrote the state file in a format that this version

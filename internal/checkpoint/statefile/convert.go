@@ -58,7 +58,7 @@ func (f *File) convert(found verdict) (converted bool, err error) {
 		return false, nil
 	}
 	kept := fmt.Sprint(f.cfg.Path, formatMark, found.Format)
-	err = f.copyFile(kept, found)
+	err = f.copyFile(kept)
 	if err == nil {
 		err = Guard(func() error { return f.runAll(steps) })
 	}
@@ -88,10 +88,9 @@ func (f *File) runAll(steps []Conversion) (err error) {
 
 // copyFile makes a verified copy of the state file, which is not in use. The copy is complete and
 // synced before it gets its name, and replaces an older one.
-func (f *File) copyFile(path string, found verdict) error {
-	dir := filepath.Dir(path)
-	if room, known := folder.Room(dir); known && room < found.size+spareRoom {
-		return fmt.Errorf("%w: the copy that is made before needs %d bytes in %s, and %d are free", ErrFull, found.size+spareRoom, dir, room)
+func (f *File) copyFile(path string) error {
+	if err := f.roomFor(path); err != nil {
+		return fmt.Errorf("the copy that is made before: %w", err)
 	}
 	made := path + ".new"
 	if err := os.Remove(made); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +107,7 @@ func (f *File) copyFile(path string, found verdict) error {
 		_ = os.Remove(made) // another error is returned
 		return fmt.Errorf("the copy that is made before: %w", fileerr.Explain(err))
 	}
-	return fileerr.Explain(folder.Sync(dir))
+	return fileerr.Explain(folder.Sync(filepath.Dir(path)))
 }
 
 func writeCopy(from, to string) error {

@@ -39,6 +39,8 @@ type File struct {
 	quarantined string
 	found       verdict // when it was opened
 
+	backup sync.Mutex // held while there is a Backup
+
 	mu      sync.RWMutex
 	bolt    *bbolt.DB
 	info    os.FileInfo // of the file that bolt has open
@@ -99,6 +101,9 @@ func (f *File) load() error {
 		return fmt.Errorf("the mode of %s cannot be changed: %w", f.cfg.Path, fileerr.Cause(err))
 	}
 	f.shrink(found)
+	if err := os.Remove(f.cfg.Path + backupMark); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		f.cfg.Log.Warn("the temporary file of an interrupted backup cannot be removed", "file", f.cfg.Path+backupMark, "err", fileerr.Cause(err))
+	}
 	converted, err := f.convert(found)
 	if err != nil {
 		return err
