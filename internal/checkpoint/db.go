@@ -18,7 +18,8 @@ import (
 type Config struct {
 	// Path of the state file, by custom state.db. Its folder is made with mode 0700 if it does not
 	// exist. The folder also has the lock (.lock), the last three quarantined files
-	// (.corrupt-<time>) and, while Open runs, its temporary files (.new, .compact).
+	// (.corrupt-<time>), copies from before conversions (.format-<number>) and temporary files: of
+	// Open (.new, .compact) and of a backup (.backup).
 	Path string
 	// MaxSize is the largest size of the file in bytes; 0: no limit. A cut that needs more fails
 	// with ErrFull. The file grows in steps of 16 MiB.

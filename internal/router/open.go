@@ -122,6 +122,7 @@ func (r *router) openAPI(ctx context.Context) error {
 	}
 	if r.State != nil {
 		cfg.DeadLetters = r.letters
+		cfg.Backup = r.State.Backup
 	}
 	if tell := r.opts.Dependencies.Control; tell != nil {
 		tell(cfg)

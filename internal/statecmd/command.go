@@ -1,4 +1,5 @@
-// Package statecmd is the command `router state`: it shows, exports and copies the state of a router.
+// Package statecmd is the command `router state`: it shows, exports and copies the state of a
+// router.
 package statecmd
 
 import (
@@ -27,7 +28,7 @@ func Command() cli.Command {
 		Description: `
 The state folder (state.dir) has the objects of the sources, the positions of their watches, the backlogs and dead
 letters of the routes, the state of their rules, and the kv of handlers. These commands change nothing in it.`,
-		Commands: []cli.Command{inspectCommand(), exportCommand()},
+		Commands: []cli.Command{inspectCommand(), exportCommand(), backupCommand()},
 	}
 }
 

@@ -80,7 +80,7 @@ var allowed = map[string][]string{
 	"pkg/filters":         {"pkg/event", "pkg/config", "internal/expr", "internal/expr/equality"},
 	"internal/checkpoint": {"internal/rawjson", "pkg/event", "internal/checkpoint/folder", "internal/checkpoint/value", "internal/checkpoint/statefile"},
 
-	"internal/checkpoint/archive":   {"internal/checkpoint", "pkg/event"},
+	"internal/checkpoint/archive":   {"internal/checkpoint", "internal/checkpoint/folder", "internal/fileerr", "pkg/event"},
 	"internal/checkpoint/writer":    {"internal/backoff", "internal/checkpoint", "pkg/event"},
 	"internal/checkpoint/folder":    {"internal/fileerr"},
 	"internal/checkpoint/value":     {},

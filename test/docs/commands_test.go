@@ -45,7 +45,10 @@ func TestCommands(t *testing.T) {
 
 var (
 	codeLine    = regexp.MustCompile("(?m)^(?:    |\\$ |    \\$ )(router [^\n]*)|`(router [^`\n]*)`")
-	subcommands = []string{"dlq list", "dlq show", "dlq retry", "dlq drop", "schema config", "schema pull", "schema reference", "plugin new"}
+	subcommands = []string{
+		"dlq list", "dlq show", "dlq retry", "dlq drop", "schema config", "schema pull", "schema reference", "plugin new",
+		"state inspect", "state export", "state backup",
+	}
 )
 
 // commandLines returns the lines of code of a document that begin with router, and its code spans

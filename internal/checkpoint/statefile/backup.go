@@ -102,7 +102,7 @@ func (f *File) Backup(ctx context.Context) (*Backup, error) {
 }
 
 func (f *File) makeBackup(ctx context.Context, path string) (b *Backup, err error) {
-	if err := f.roomFor(path); err != nil {
+	if err := roomFor(path, f.Size()); err != nil {
 		return nil, err
 	}
 	// the router was killed during a backup
@@ -131,9 +131,9 @@ func (f *File) makeBackup(ctx context.Context, path string) (b *Backup, err erro
 	return b, nil
 }
 
-// roomFor reports whether the disk has room for a copy of the file.
-func (f *File) roomFor(path string) error {
-	dir, need := filepath.Dir(path), f.Size()+spareRoom
+// roomFor returns an error if the disk has no room for a copy of a size.
+func roomFor(path string, size int64) error {
+	dir, need := filepath.Dir(path), size+spareRoom
 	if room, known := folder.Room(dir); known && room < need {
 		return fmt.Errorf("%w: it needs %d bytes in %s, and %d are free", ErrFull, need, dir, room)
 	}

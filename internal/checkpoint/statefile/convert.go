@@ -89,7 +89,7 @@ func (f *File) runAll(steps []Conversion) (err error) {
 // copyFile makes a verified copy of the state file, which is not in use. The copy is complete and
 // synced before it gets its name, and replaces an older one.
 func (f *File) copyFile(path string) error {
-	if err := f.roomFor(path); err != nil {
+	if err := roomFor(path, f.Size()); err != nil {
 		return fmt.Errorf("the copy that is made before: %w", err)
 	}
 	made := path + ".new"

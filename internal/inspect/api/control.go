@@ -41,6 +41,9 @@ type ControlConfig struct {
 	// Active returns the objects for which the condition of a route holds, and whether more follow.
 	// All its errors are *[QueryError]s. Called from any goroutine.
 	Active func(q ActiveQuery) (items []Active, more bool, err error)
+	// Backup makes a copy of the state file, which the server closes; nil: the router has none. Its
+	// error wraps [ErrBusy] while there is another. Called from any goroutine.
+	Backup func(ctx context.Context) (Backup, error)
 	Log    *slog.Logger
 }
 
@@ -66,6 +69,7 @@ type control struct {
 //	GET  /api/v1/deadletters/{id}                              Letter, with its objects
 //	POST /api/v1/deadletters/retry {ids | route, current}      Outcome
 //	POST /api/v1/deadletters/drop  {ids | route}               Outcome
+//	POST /api/v1/state/backup                                  a copy of the state file
 //
 // An error is {"error": text} with a status of 4xx or 5xx. The API is unauthenticated: every client
 // that reaches the socket or the loopback address may use it, except web pages. So a request must
@@ -75,6 +79,7 @@ func NewControl(cfg ControlConfig) *Server {
 	c := &control{cfg, make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/tap", c.stream)
+	mux.HandleFunc("POST /api/v1/state/backup", c.backup)
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
 		"GET /api/v1/status":                           c.statusNow,
 		"POST /api/v1/reload":                          c.reloaded,

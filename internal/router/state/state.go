@@ -77,6 +77,18 @@ func Open(cfg config.State, bounds checkpoint.LettersConfig, around func(string,
 	return s, nil
 }
 
+// Backup makes a copy of the state file, for api.ControlConfig.
+func (s *State) Backup(ctx context.Context) (api.Backup, error) {
+	b, err := s.db.Backup(ctx)
+	if errors.Is(err, checkpoint.ErrBackupRuns) {
+		return api.Backup{}, fmt.Errorf("%w: %w", api.ErrBusy, err)
+	}
+	if err != nil {
+		return api.Backup{}, err
+	}
+	return api.Backup{ReadCloser: b, Size: b.Size, Written: b.Written}, nil
+}
+
 // Close closes the state file and unlocks the folder.
 func (s *State) Close(context.Context) error { return s.db.Close() }
 
