@@ -96,7 +96,7 @@ func (s source) archive(ctx context.Context, p platform, router []byte) ([]artif
 	return []artifact{{name + ".tar.gz", packed.Bytes()}, {name + ".cdx.json", bill}}, nil
 }
 
-// packImage returns the image as a tar file of its layout, as `docker load` and `skopeo` read it.
+// packImage returns the image as a tar file of its layout, the oci-archive of skopeo and podman.
 func (s source) packImage(platforms []platform, routers map[platform][]byte, stdout io.Writer) (artifact, error) {
 	dir, err := os.MkdirTemp("", "release-")
 	if err != nil {
