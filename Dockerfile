@@ -5,8 +5,9 @@
 #
 # `make image` writes the same files and settings without Docker.
 FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build
-ARG TARGETOS=linux
-ARG TARGETARCH=amd64
+# BuildKit sets these two; a default here would override it.
+ARG TARGETOS
+ARG TARGETARCH
 ARG VERSION=
 ARG SOURCE_DATE_EPOCH=
 WORKDIR /src
