@@ -72,6 +72,13 @@ func (c *Catalog) Collect(found []*event.Object, source string, store int, index
 	return src.stores[store].lookup(found, src.indexes[index], value)
 }
 
+// Has reports whether the index of the source would have the object under value. The object need
+// not be in the cache.
+func (c *Catalog) Has(source, index, value string, o *event.Object) bool {
+	src := c.sources[source]
+	return len(src.stores) > 0 && src.stores[0].has(src.indexes[index], value, o)
+}
+
 // Count returns the number of objects that [Catalog.Lookup] would return.
 func (c *Catalog) Count(source, index, value string) int {
 	src, n := c.sources[source], 0

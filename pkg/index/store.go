@@ -17,6 +17,50 @@ import (
 type Store struct {
 	live  atomic.Pointer[view]
 	bytes atomic.Int64
+
+	observing sync.Mutex // serialises the changes of observers
+	observers atomic.Pointer[[]*observer]
+}
+
+// observer is an argument of [Store.Observe].
+type observer func(before, now *event.Object)
+
+// Observe calls f for each change: before is nil for an added object, now for a removed one. A
+// caller that holds the cut lock sees every change from then on. The writers of the store wait for
+// f, so f must not block. stop ends that; a call that has begun may still run.
+func (s *Store) Observe(f func(before, now *event.Object)) (stop func()) {
+	one := observer(f)
+	s.observe(func(all []*observer) []*observer { return append(all, &one) })
+	return func() {
+		s.observe(func(all []*observer) []*observer {
+			return slices.DeleteFunc(all, func(other *observer) bool { return other == &one })
+		})
+	}
+}
+
+// observe replaces the list of observers.
+func (s *Store) observe(edit func([]*observer) []*observer) {
+	s.observing.Lock()
+	defer s.observing.Unlock()
+	var all []*observer
+	if now := s.observers.Load(); now != nil {
+		all = slices.Clone(*now)
+	}
+	if all = edit(all); len(all) == 0 {
+		s.observers.Store(nil)
+		return
+	}
+	s.observers.Store(&all)
+}
+
+func (s *Store) changed(before, now *event.Object) {
+	all := s.observers.Load()
+	if all == nil {
+		return
+	}
+	for _, f := range *all {
+		(*f)(before, now)
+	}
 }
 
 // view contains the objects under one set of indexes. A Store writes to its live view only. A
@@ -134,10 +178,12 @@ func (s *Store) Prepare(o *event.Object) (put func()) {
 
 func (s *Store) insert(v *view, e *entry) {
 	size := e.object.Size()
-	if old := v.insert(e); old != nil {
+	old := v.insert(e)
+	if old != nil {
 		size -= old.Size()
 	}
 	s.bytes.Add(int64(size))
+	s.changed(old, e.object)
 }
 
 func (v *view) put(o *event.Object) { v.insert(v.newEntry(o)) }
@@ -197,6 +243,7 @@ func (s *Store) Delete(key event.Key) {
 	}
 	s.bytes.Add(-int64(e.object.Size()))
 	v.remove(e)
+	s.changed(e.object, nil)
 }
 
 func (v *view) remove(e *entry) {
@@ -238,6 +285,15 @@ func (v *view) lookup(found []*event.Object, index, value string) []*event.Objec
 		}
 	}
 	return found
+}
+
+// has reports whether the index has the object under value, also if the object is not in the store.
+func (v *view) has(index, value string, o *event.Object) bool {
+	if values, ok := builtins[index]; ok {
+		return slices.Contains(values(o), value)
+	}
+	n := slices.IndexFunc(v.specs, func(s Spec) bool { return s.Name == index })
+	return n >= 0 && slices.Contains(v.newEntry(o).values(n), value)
 }
 
 func (v *view) countOf(index, value string) int {
