@@ -23,7 +23,12 @@ it: deployments, deploy or deployments.apps. NAME is NAME or NAMESPACE/NAME; it 
 The values in Secrets are never shown.
 
 -active ROUTE lists the objects for which the condition of a route (when) holds, or, for a route with a delete hold,
-the deleted objects: since when, and when that is reported.`,
+the deleted objects: since when, and when that is reported.
+
+-w prints the objects, and then a row for each one that is added, changes or is deleted, until it is interrupted. An
+object that no longer matches counts as deleted. A deleted object is printed in its last state; -output-watch-events
+shows the type of each change. Each object is a document of its own, also with -o json. A -filter that looks up other
+objects is evaluated when the object itself changes. A reload of the configuration ends the watch with an error.`,
 		Examples: []cli.Example{
 			{Line: "router get", Text: "the sources, with the number of their objects and their indexes"},
 			{Line: "router get pods shop/web-0 -o yaml", Text: "one object"},
@@ -31,6 +36,7 @@ the deleted objects: since when, and when that is reported.`,
 			{Line: "router get pods -l app=web -o wide", Text: "the objects with a label; with uid, controller and labels"},
 			{Line: "router get pods -index byNode=n1", Text: "the objects that an index of the source has under a value"},
 			{Line: `router get pods -filter 'object.status.phase == "Failed"'`, Text: "the objects that match, as with the filter of a route"},
+			{Line: "router get pods -w -output-watch-events", Text: "the objects, and then each change, until it is interrupted"},
 			{Line: "router get -active alerts", Text: "the objects for which the condition of a route holds"},
 		},
 		Setup: func(f *cli.Flags) cli.Run {
@@ -42,6 +48,9 @@ the deleted objects: since when, and when that is reported.`,
 			f.BoolVar(&g.all, "A", false, "all namespaces, as without -n")
 			f.StringVar(&g.query.Labels, "l", "", "`SELECTOR` only objects with these labels, as in app=web,tier!=db")
 			f.StringVar(&g.query.Filter, "filter", "", "`EXPRESSION` CEL; an object that lacks a field which it needs does not match")
+			f.BoolVar(&g.watch, "w", false, "print the objects, then each change, until it is interrupted")
+			f.BoolVar(&g.watchOnly, "watch-only", false, "print each change only, until it is interrupted")
+			f.BoolVar(&g.events, "output-watch-events", false, "with -w: also print the type of each change: ADDED, MODIFIED or DELETED")
 			f.StringVar(&g.active, "active", "", "`ROUTE` the objects for which the condition of this route holds")
 			return g.run
 		},
@@ -60,6 +69,10 @@ type get struct {
 	all    bool   // -A
 	named  bool   // by NAME: one object is meant
 	active string // the route that is asked about; empty: none is
+
+	watch     bool // -w
+	watchOnly bool // -watch-only
+	events    bool // -output-watch-events
 }
 
 // run shows sources, objects, or the objects of a condition.
@@ -76,24 +89,39 @@ func (g *get) run(ctx context.Context, s cli.Streams, args []string) error {
 		return g.actives(ctx)
 	case g.query.Source == "":
 		return g.sources(ctx)
+	case g.watching():
+		if err := g.follow(ctx); ctx.Err() == nil {
+			return err
+		}
+		return nil // the interrupt is the normal end
 	}
 	return g.objects(ctx)
 }
 
-// parse reads the arguments.
-func (g *get) parse(names []string) error {
-	selects := g.index != "" || g.query.Filter != "" || g.query.Labels != "" || g.query.Namespace != ""
+// check refuses flags and arguments that do not go together.
+func (g *get) check(names []string) error {
+	selects := g.watching() || g.index != "" || g.query.Filter != "" || g.query.Labels != "" || g.query.Namespace != ""
 	switch {
 	case g.all && g.query.Namespace != "":
 		return cli.Mistakef("-A is all namespaces, -n one: leave one of them out")
 	case g.active != "" && (len(names) > 0 || selects):
 		return cli.Mistakef("-active ROUTE stands alone: all objects of the route are shown")
+	case g.events && !g.watching():
+		return cli.Mistakef("-output-watch-events needs -w or -watch-only")
 	case len(names) > 2:
 		return cli.Mistakef("unexpected argument %q: one source and one name", names[2])
 	case len(names) == 0 && selects:
 		return cli.Mistakef("name the source: router get SOURCE …")
 	case len(names) == 0 && strings.HasPrefix(g.Output, "jsonpath"):
 		return cli.Mistakef("-o jsonpath is for objects: name a source, or use -o json")
+	}
+	return nil
+}
+
+// parse reads the arguments.
+func (g *get) parse(names []string) error {
+	if err := g.check(names); err != nil {
+		return err
 	}
 	if err := listing.Check(g.Output); err != nil {
 		return cli.Mistakef("-o: %s", err.Error())
@@ -183,7 +211,7 @@ func (g *get) objects(ctx context.Context) error {
 			return err
 		}
 		if token == "" && !answer.Synced {
-			cli.Printf(g.Err, "source %s is not complete yet: %s\n", answer.Source, answer.Reason)
+			g.warnIncomplete(answer.Reason)
 		}
 		absent += answer.Absent
 		for _, item := range answer.Items {
@@ -195,16 +223,65 @@ func (g *get) objects(ctx context.Context) error {
 			break
 		}
 	}
-	if absent > 0 {
-		cli.Printf(g.Err, "%s without a field that the filter needs, which is no match: write has(), or .? with orValue()\n", cli.Count(absent, "object"))
-	}
+	g.warnAbsent(absent)
 	switch {
 	case p.Len() == 0 && g.named:
-		return fmt.Errorf("source %s has no object %q", answer.Source, strings.TrimPrefix(g.query.Namespace+"/"+g.query.Name, "/"))
+		return g.missing()
 	case p.Len() == 0 && (g.Output == "table" || g.Output == "wide"):
 		fmt.Fprintln(g.Err, "No objects.")
 	}
 	return p.End(answer.ResourceVersion)
+}
+
+func (g *get) warnAbsent(n int) {
+	if n > 0 {
+		cli.Printf(g.Err, "%s without a field that the filter needs, which is no match: write has(), or .? with orValue()\n", cli.Count(n, "object"))
+	}
+}
+
+func (g *get) warnIncomplete(reason string) {
+	cli.Printf(g.Err, "source %s is not complete yet: %s\n", g.query.Source, reason)
+}
+
+func (g *get) missing() error {
+	return fmt.Errorf("source %s has no object %q", g.query.Source, strings.TrimPrefix(g.query.Namespace+"/"+g.query.Name, "/"))
+}
+
+func (g *get) watching() bool { return g.watch || g.watchOnly }
+
+// follow prints the objects and their changes until ctx is done.
+func (g *get) follow(ctx context.Context) error {
+	if err := g.resolve(ctx); err != nil {
+		return err
+	}
+	p, err := listing.NewStream(g.Out, g.Output, g.events)
+	if err != nil {
+		return err
+	}
+	listed := false
+	return g.Client.Watch(ctx, g.query, func(e api.WatchEvent) error {
+		switch {
+		case e.Type == api.WatchListed:
+			listed = true
+			if !e.Synced {
+				g.warnIncomplete(e.Reason)
+			}
+			g.warnAbsent(e.Absent)
+			if g.named && !g.watchOnly && p.Len() == 0 {
+				return g.missing()
+			}
+		case g.watchOnly && !listed:
+			return nil
+		default:
+			if err := p.Print(e.Type, e.Object); err != nil {
+				return err
+			}
+		}
+		if !listed { // the widths of the columns are those of all listed objects
+			return nil
+		}
+		return p.Flush()
+	})
 }
 
 // resolve replaces the resource that names a source by the name of the source.

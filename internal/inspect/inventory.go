@@ -22,15 +22,29 @@ type Inventory struct {
 	config   *config.Config
 	catalog  *index.Catalog
 	watches  map[string][]informer.Spec // by source, in the order of the catalog's stores
+	stores   map[string][]*index.Store  // by source, in the same order
 	handlers []api.HandlerStatus
 	// env compiles the expressions of API queries. It is made at its first use.
 	env func() (*expr.Env, error)
 	// routes compiles the filters of routes again, for taps.
 	routes func() (*expr.Env, error)
+	// replaced is closed when a reload replaces the inventory; nil: never.
+	replaced chan struct{}
 }
 
-// Current is the inventory of the running configuration. It is never nil.
-type Current = atomic.Pointer[Inventory]
+// Current is the inventory of the running configuration. Load does not return nil after the first
+// Store.
+type Current struct{ inventory atomic.Pointer[Inventory] }
+
+// Load returns the inventory.
+func (c *Current) Load() *Inventory { return c.inventory.Load() }
+
+// Store replaces the inventory, and ends the streams of objects of the previous one.
+func (c *Current) Store(inv *Inventory) {
+	if before := c.inventory.Swap(inv); before != nil && before.replaced != nil {
+		close(before.replaced)
+	}
+}
 
 // NewCurrent has an inventory with the configuration only. It is used until the stores are open.
 func NewCurrent(cfg *config.Config) *Current {
@@ -42,13 +56,16 @@ func NewCurrent(cfg *config.Config) *Current {
 // NewInventory makes the inventory of a plan whose handlers and stores are open. indexes maps the
 // configured names of each source's indexes.
 func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores map[informer.Spec]*index.Store, indexes map[string]map[string]index.Spec) *Inventory {
-	inv := &Inventory{config: p.Config, catalog: index.NewCatalog(), watches: make(map[string][]informer.Spec)}
+	inv := &Inventory{
+		config: p.Config, catalog: index.NewCatalog(), watches: make(map[string][]informer.Spec), stores: make(map[string][]*index.Store),
+		replaced: make(chan struct{}),
+	}
 	for name, source := range p.Sources {
 		var all []*index.Store
 		for _, spec := range source.Specs {
 			all = append(all, stores[spec])
 		}
-		inv.watches[name] = source.Specs
+		inv.watches[name], inv.stores[name] = source.Specs, all
 		inv.catalog.Add(name, all, indexes[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(handlers)) {
@@ -97,11 +114,12 @@ type Cache struct {
 	objects *Current
 	factory *informer.Factory
 	busy    chan struct{} // bounds concurrent queries
+	streams chan struct{} // bounds concurrent streams, see Watch
 }
 
 // NewCache makes a Cache that queries the present inventory.
 func NewCache(objects *Current, factory *informer.Factory) *Cache {
-	return &Cache{objects, factory, make(chan struct{}, queriesAtOnce)}
+	return &Cache{objects, factory, make(chan struct{}, queriesAtOnce), make(chan struct{}, maxStreams)}
 }
 
 // Sources implements api.Cache.

@@ -48,7 +48,7 @@ func (s *Cache) Query(ctx context.Context, q api.Query) (answer api.Answer, err 
 	answer.Source, answer.Resource = q.Source, source.Resource
 	status, _ := s.factory.Status(q.Source)
 	answer.Synced, answer.Reason = status.Synced, status.Reason
-	found, version := s.collect(inv, q)
+	found, version := s.collect(inv, q, nil)
 	answer.ResourceVersion = version
 	most := q.Limit
 	if filter != nil || selector != nil {
@@ -108,21 +108,30 @@ func unknown(format string, args ...any) error {
 }
 
 // collect returns all objects that may be on this page or a later one, unordered, and the
-// resourceVersion of their state.
-func (s *Cache) collect(inv *Inventory, q api.Query) (found []*event.Object, version string) {
+// resourceVersion of their state. It calls held, unless it is nil, with the number of each store of
+// the source while the watch of the store is held.
+func (s *Cache) collect(inv *Inventory, q api.Query, held func(store int)) (found []*event.Object, version string) {
 	for i, spec := range inv.watches[q.Source] {
 		if q.Namespace != "" && spec.Namespace != "" && q.Namespace != spec.Namespace {
 			continue
 		}
-		fed, _ := s.factory.Cut(spec, func() { found = inv.catalog.Collect(found, q.Source, i, q.Index, q.Value) })
+		fed, _ := s.factory.Cut(spec, func() {
+			if found = inv.catalog.Collect(found, q.Source, i, q.Index, q.Value); held != nil {
+				held(i)
+			}
+		})
 		if older, err := resourceversion.CompareResourceVersion(fed, version); version == "" || err == nil && older < 0 {
 			version = fed
 		}
 	}
 	return slices.DeleteFunc(found, func(o *event.Object) bool {
-		key := o.Key()
-		return q.Namespace != "" && key.Namespace != q.Namespace || q.Name != "" && key.Name != q.Name
+		return !named(q, o.Key())
 	}), version
+}
+
+// named reports whether an object has the namespace and the name of a query.
+func named(q api.Query, key event.Key) bool {
+	return (q.Namespace == "" || key.Namespace == q.Namespace) && (q.Name == "" || key.Name == q.Name)
 }
 
 // first returns the first n objects behind a key in order, and whether more follow.

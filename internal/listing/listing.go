@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/deltarouter/deltarouter/internal/manifest"
-	"github.com/deltarouter/deltarouter/internal/printable"
 	"github.com/deltarouter/deltarouter/internal/similar"
 )
 
@@ -122,6 +121,17 @@ func (p *Printer) Print(item json.RawMessage) error {
 }
 
 func (p *Printer) row(o *object) error {
+	header, cells := p.cells(o)
+	if p.n == 1 {
+		if err := p.line(p.rows, header...); err != nil {
+			return err
+		}
+	}
+	return p.line(p.rows, cells...)
+}
+
+// cells returns the header of the table and the row of an object.
+func (p *Printer) cells(o *object) (header, cells []string) {
 	m := &o.Metadata
 	born, controller := "", ""
 	if !m.CreationTimestamp.IsZero() {
@@ -132,17 +142,12 @@ func (p *Printer) row(o *object) error {
 			controller = owner.Kind + "/" + owner.Name
 		}
 	}
-	header, cells := []string{"NAMESPACE", "NAME", "AGE", "VERSION"}, []string{m.Namespace, m.Name, born, m.ResourceVersion}
+	header, cells = []string{"NAMESPACE", "NAME", "AGE", "VERSION"}, []string{m.Namespace, m.Name, born, m.ResourceVersion}
 	if p.format == wide {
 		header = append(header, "UID", "CONTROLLER", "LABELS")
 		cells = append(cells, m.UID, controller, labels(m.Labels))
 	}
-	if p.n == 1 {
-		if err := p.line(p.rows, header...); err != nil {
-			return err
-		}
-	}
-	return p.line(p.rows, cells...)
+	return header, cells
 }
 
 func labels(all map[string]string) string {
@@ -155,12 +160,7 @@ func labels(all map[string]string) string {
 
 // line writes the cells of a line, and a dash for an empty one.
 func (p *Printer) line(w io.Writer, cells ...string) error {
-	for i, cell := range cells {
-		if cells[i] = printable.Line(cell); cell == "" {
-			cells[i] = "-"
-		}
-	}
-	_, err := fmt.Fprintln(w, strings.Join(cells, "\t"))
+	_, err := fmt.Fprintln(w, strings.Join(clean(cells), "\t"))
 	return err
 }
 

@@ -116,9 +116,10 @@ func (r *router) openProbes(ctx context.Context) error {
 
 func (r *router) openAPI(ctx context.Context) error {
 	again := resyncer{r.Factory, r.Pipeline, r.Taps, r.objects, r.Log}
+	cache := inspect.NewCache(r.objects, r.Factory)
 	cfg := api.ControlConfig{
 		Addr: r.Set.Plan.Config.Listen.API, Status: r.status, Reload: r.askReload, Resync: again.resync, Resume: again.resume,
-		Cache: inspect.NewCache(r.objects, r.Factory), Tap: r.tap, Active: r.active, Log: r.Log,
+		Cache: cache, Watch: cache.Watch, Tap: r.tap, Active: r.active, Log: r.Log,
 	}
 	if r.State != nil {
 		cfg.DeadLetters = r.letters

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -94,28 +95,36 @@ func parseToken(token string) (last event.Key, err error) {
 }
 
 // parseQuery reads the parameters of a request. The source and index are part of its path.
-func parseQuery(source, index, text string) (Query, error) {
-	q := Query{Source: source, Index: index}
-	known := []string{"namespace", "name", "labels", "filter", "limit", "continue"}
+func parseQuery(source, index, text string) (q Query, watch bool, err error) {
+	q = Query{Source: source, Index: index}
+	known := []string{"namespace", "name", "labels", "filter", "limit", "continue", "watch"}
 	if index != "" {
 		known = append(known, "value")
 	}
 	values, err := parameters(text, known...)
 	if err != nil {
-		return q, err
+		return q, false, err
 	}
 	if index != "" && !values.Has("value") {
-		return q, errors.New("value is missing: write ?value=…")
+		return q, false, errors.New("value is missing: write ?value=…")
 	}
 	q.Value, q.Namespace, q.Name = values.Get("value"), values.Get("namespace"), values.Get("name")
 	q.Labels, q.Filter = values.Get("labels"), values.Get("filter")
+	if values.Has("watch") {
+		if watch, err = strconv.ParseBool(values.Get("watch")); err != nil {
+			return q, false, fmt.Errorf("watch: %q is neither true nor false", values.Get("watch"))
+		}
+	}
+	if watch && (values.Has("limit") || values.Has("continue")) {
+		return q, false, errors.New("watch=true has no pages: leave limit and continue out")
+	}
 	if q.Limit, err = limitOf(values); err != nil {
-		return q, err
+		return q, false, err
 	}
 	if token := values.Get("continue"); token != "" {
 		q.After, err = parseToken(token)
 	}
-	return q, err
+	return q, watch, err
 }
 
 func (c *control) sources(r *http.Request) (any, error) {
@@ -130,14 +139,21 @@ type sourceList struct {
 	Sources []SourceInfo `json:"sources"`
 }
 
-func (c *control) query(r *http.Request) (any, error) {
-	q, err := parseQuery(r.PathValue("source"), r.PathValue("index"), r.URL.RawQuery)
-	if err != nil {
-		return nil, refuse(http.StatusBadRequest, err)
+// objects answers with a page of objects, or with a stream of objects and their changes.
+func (c *control) objects(w http.ResponseWriter, r *http.Request) {
+	q, watch, err := parseQuery(r.PathValue("source"), r.PathValue("index"), r.URL.RawQuery)
+	switch {
+	case err != nil:
+		fail(w, http.StatusBadRequest, err)
+	case watch:
+		c.stream(w, r, func(ctx context.Context, out *stream) error { return c.watch(ctx, q, out) })
+	default:
+		conclude(w, r, func(r *http.Request) (any, error) {
+			answer, err := c.Cache.Query(r.Context(), q)
+			answer.Items = append([]json.RawMessage{}, answer.Items...)
+			return answer, err
+		})
 	}
-	answer, err := c.Cache.Query(r.Context(), q)
-	answer.Items = append([]json.RawMessage{}, answer.Items...)
-	return answer, err
 }
 
 // Sources returns the sources of the router.
@@ -150,18 +166,26 @@ func (c *Client) Sources(ctx context.Context) ([]SourceInfo, error) {
 // Query returns one page of the selected objects. The token is empty for the first page, and the
 // previous page's Continue for each further page.
 func (c *Client) Query(ctx context.Context, q Query, token string) (answer Answer, err error) {
-	path := "/api/v1/sources/" + url.PathEscape(q.Source)
-	values := url.Values{}
+	path, values := queryPath(q)
+	if token != "" {
+		values.Set("continue", token)
+	}
+	values.Set("limit", fmt.Sprint(min(max(q.Limit, 1), maxLimit)))
+	return answer, c.call(ctx, http.MethodGet, path+"?"+values.Encode(), nil, &answer)
+}
+
+// queryPath returns the path and the parameters of a query, without those of a page.
+func queryPath(q Query) (path string, values url.Values) {
+	path, values = "/api/v1/sources/"+url.PathEscape(q.Source), url.Values{}
 	if q.Index != "" {
 		path += "/indexes/" + url.PathEscape(q.Index)
 		values.Set("value", q.Value)
 	}
-	parameters := map[string]string{"namespace": q.Namespace, "name": q.Name, "labels": q.Labels, "filter": q.Filter, "continue": token}
+	parameters := map[string]string{"namespace": q.Namespace, "name": q.Name, "labels": q.Labels, "filter": q.Filter}
 	for name, value := range parameters {
 		if value != "" {
 			values.Set(name, value)
 		}
 	}
-	values.Set("limit", fmt.Sprint(min(max(q.Limit, 1), maxLimit)))
-	return answer, c.call(ctx, http.MethodGet, path+"?"+values.Encode(), nil, &answer)
+	return path, values
 }

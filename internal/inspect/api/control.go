@@ -38,6 +38,7 @@ type ControlConfig struct {
 	Resume func(route string) error
 	Cache  Cache // the cached objects
 	Tap    Tap   // the live view of deltas. Called from any goroutine
+	Watch  Watch // the cached objects and their changes. Called from any goroutine
 	// Active returns the objects for which the condition of a route holds, and whether more follow.
 	// All its errors are *[QueryError]s. Called from any goroutine.
 	Active func(q ActiveQuery) (items []Active, more bool, err error)
@@ -62,6 +63,7 @@ type control struct {
 //	GET  /api/v1/sources                                       {"sources": [SourceInfo…]}
 //	GET  /api/v1/sources/{source}?namespace=&name=&labels=&filter=&limit=&continue=   Answer
 //	GET  /api/v1/sources/{source}/indexes/{index}?value=&…     Answer; the parameters of a source too
+//	                  …?watch=true&…                            an endless stream of lines, each a WatchEvent; not limit, continue
 //	GET  /api/v1/routes/{route}/active?limit=&continue=        ActiveAnswer
 //	POST /api/v1/routes/{route}/resume                         {"resumed": true}; 422 if it is not paused
 //	GET  /api/v1/tap?route=&rejected=                          an endless stream of lines, each a Tapped
@@ -78,20 +80,20 @@ type control struct {
 func NewControl(cfg ControlConfig) *Server {
 	c := &control{cfg, make(chan struct{})}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/tap", c.stream)
+	mux.HandleFunc("GET /api/v1/tap", c.tap)
+	mux.HandleFunc("GET /api/v1/sources/{source}", c.objects)
+	mux.HandleFunc("GET /api/v1/sources/{source}/indexes/{index}", c.objects)
 	mux.HandleFunc("POST /api/v1/state/backup", c.backup)
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
-		"GET /api/v1/status":                           c.statusNow,
-		"POST /api/v1/reload":                          c.reloaded,
-		"POST /api/v1/routes/{route}/resume":           c.resumed,
-		"GET /api/v1/sources":                          c.sources,
-		"GET /api/v1/sources/{source}":                 c.query,
-		"GET /api/v1/sources/{source}/indexes/{index}": c.query,
-		"GET /api/v1/routes/{route}/active":            c.actives,
-		"GET /api/v1/deadletters":                      c.list,
-		"GET /api/v1/deadletters/{id}":                 c.show,
-		"POST /api/v1/deadletters/retry":               c.retry,
-		"POST /api/v1/deadletters/drop":                c.drop,
+		"GET /api/v1/status":                 c.statusNow,
+		"POST /api/v1/reload":                c.reloaded,
+		"POST /api/v1/routes/{route}/resume": c.resumed,
+		"GET /api/v1/sources":                c.sources,
+		"GET /api/v1/routes/{route}/active":  c.actives,
+		"GET /api/v1/deadletters":            c.list,
+		"GET /api/v1/deadletters/{id}":       c.show,
+		"POST /api/v1/deadletters/retry":     c.retry,
+		"POST /api/v1/deadletters/drop":      c.drop,
 	} {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { conclude(w, r, answer) })
 	}

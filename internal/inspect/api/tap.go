@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// tapPatience bounds the time that the reader of a tap may take for one line.
-const tapPatience = 10 * time.Second
+// streamPatience bounds the time that the reader of a stream may take for one line.
+const streamPatience = 10 * time.Second
 
 // TapQuery selects the lines of a tap.
 type TapQuery struct {
@@ -66,13 +66,50 @@ func parseTap(text string) (q TapQuery, err error) {
 	return q, nil
 }
 
-// stream writes a line of JSON for each Tapped until the client disconnects or the server closes.
-func (c *control) stream(w http.ResponseWriter, r *http.Request) {
+// tap writes a line for each Tapped.
+func (c *control) tap(w http.ResponseWriter, r *http.Request) {
 	q, err := parseTap(r.URL.RawQuery)
 	if err != nil {
 		fail(w, http.StatusBadRequest, err)
 		return
 	}
+	c.stream(w, r, func(ctx context.Context, out *stream) error {
+		return c.Tap(ctx, q, func(t Tapped) error {
+			if t == (Tapped{}) { // the first one only makes the answer begin
+				return out.write(nil)
+			}
+			return out.write(t)
+		})
+	})
+}
+
+// stream is an answer of lines of JSON. A client that does not read in time ends it.
+type stream struct {
+	w       http.ResponseWriter
+	conn    *http.ResponseController
+	encoder *json.Encoder
+	begun   bool
+}
+
+// write writes a line; nil only makes the answer begin.
+func (s *stream) write(line any) error {
+	// Connections without deadlines return an error; it is harmless.
+	_ = s.conn.SetWriteDeadline(time.Now().Add(streamPatience))
+	if !s.begun {
+		s.begun = true
+		s.w.Header().Set("Content-Type", "application/x-ndjson")
+		s.w.Header().Set("X-Content-Type-Options", "nosniff")
+	}
+	if line != nil {
+		if err := s.encoder.Encode(line); err != nil {
+			return err
+		}
+	}
+	return s.conn.Flush()
+}
+
+// stream answers with the lines that run writes until the client disconnects or the server closes.
+func (c *control) stream(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, out *stream) error) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	go func() {
@@ -82,27 +119,15 @@ func (c *control) stream(w http.ResponseWriter, r *http.Request) {
 		case <-ctx.Done():
 		}
 	}()
-	conn, encoder, begun := http.NewResponseController(w), json.NewEncoder(w), false
-	err = c.Tap(ctx, q, func(t Tapped) error {
-		// Connections without deadlines return an error; it is harmless.
-		_ = conn.SetWriteDeadline(time.Now().Add(tapPatience))
-		if !begun {
-			begun = true
-			w.Header().Set("Content-Type", "application/x-ndjson")
-			w.Header().Set("X-Content-Type-Options", "nosniff")
-		}
-		if t != (Tapped{}) { // the first one only makes the answer begin
-			if err := encoder.Encode(t); err != nil {
-				return err
-			}
-		}
-		return conn.Flush()
-	})
-	wrong, is := errors.AsType[*QueryError](err)
+	out := &stream{w: w, conn: http.NewResponseController(w), encoder: json.NewEncoder(w)}
+	err := run(ctx, out)
+	// The end of an answer that was idle for long must not meet an old deadline.
+	_ = out.conn.SetWriteDeadline(time.Now().Add(streamPatience))
+	_, mistake := errors.AsType[*QueryError](err)
 	switch {
-	case begun:
-	case is && wrong.Unknown:
-		fail(w, http.StatusNotFound, err)
+	case out.begun:
+	case mistake:
+		fail(w, statusOf(err), err)
 	case err != nil:
 		fail(w, http.StatusServiceUnavailable, err)
 	}
@@ -111,13 +136,11 @@ func (c *control) stream(w http.ResponseWriter, r *http.Request) {
 // Tap calls show for each line until ctx is done or show returns an error. An end by the router is
 // an error too.
 func (c *Client) Tap(ctx context.Context, q TapQuery, show func(Tapped) error) error {
-	patient := *c
-	patient.http.Timeout = 0
 	values := url.Values{"rejected": {strconv.FormatBool(q.Rejected)}}
 	if q.Route != "" {
 		values.Set("route", q.Route)
 	}
-	response, err := patient.send(ctx, http.MethodGet, "/api/v1/tap?"+values.Encode(), nil)
+	response, err := c.open(ctx, "/api/v1/tap?"+values.Encode())
 	if err != nil {
 		return err
 	}
@@ -136,4 +159,11 @@ func (c *Client) Tap(ctx context.Context, q TapQuery, show func(Tapped) error) e
 		return ctx.Err()
 	}
 	return errors.Join(errors.New("the router closed the tap"), lines.Err())
+}
+
+// open begins to read a stream, without a limit of time. The caller closes the body.
+func (c *Client) open(ctx context.Context, path string) (*http.Response, error) {
+	patient := *c
+	patient.http.Timeout = 0
+	return patient.send(ctx, http.MethodGet, path, nil)
 }
