@@ -17,6 +17,7 @@ func program() *cli.Program {
 				runCommand(),
 				initCommand(),
 				checkCommand(),
+				rbacCommand(),
 				testCommand(),
 				explainCommand(),
 				evalCommand(),

@@ -13,6 +13,8 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/config/files"
+	"github.com/deltarouter/deltarouter/internal/podevents"
+	"github.com/deltarouter/deltarouter/internal/rbac"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -96,14 +98,12 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 func (f *Findings) connect(ctx context.Context, path string, client *informer.Client, p *compile.Plan, components compile.Components) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	a := checkAccess(ctx, client, p, components)
-	f.Roles = a.roles(ctx, path)
-	for i := range a.warnings {
-		a.warnings[i].File = path
-	}
-	f.Problems = append(f.Problems, a.problems...)
-	f.Warnings = append(f.Warnings, a.warnings...)
-	if len(f.Problems) == len(a.problems) { // kinds cannot interpret an invalid configuration
+	pod, _ := podevents.PodFromEnv()
+	access := Access(ctx, client, rbac.Of(p.Config, components, pod.Namespace), path)
+	f.Roles = access.Roles
+	f.Problems = append(f.Problems, access.Problems...)
+	f.Warnings = append(f.Warnings, access.Warnings...)
+	if len(f.Problems) == len(access.Problems) { // kinds cannot interpret an invalid configuration
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Handlers, components.Handlers)...)
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Sinks, components.Sinks)...)
 	}

@@ -3,6 +3,9 @@ package informer
 import (
 	"context"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/fields"
 )
 
 // Right is a permission at the API server.
@@ -19,17 +22,51 @@ type Right struct {
 // without the optional ones it works at a higher cost.
 func (s *Spec) Rights() (needed, optional []Right) {
 	right := func(verb string) Right {
-		return Right{Verb: verb, Group: s.Resource.Group, Resource: s.Resource.Resource, Namespace: s.Namespace}
+		return Right{Verb: verb, Group: s.Resource.Group, Resource: s.Resource.Resource, Name: s.onlyName(), Namespace: s.Namespace}
 	}
-	path := "/apis/" + s.Resource.Group + "/" + s.Resource.Version
-	if s.Resource.Group == "" {
-		path = "/api/" + s.Resource.Version
-	}
-	needed = []Right{right("list"), right("watch"), {Verb: "get", Path: path}}
+	needed = []Right{right("list"), right("watch"), discoveryRight(s.Resource.Group, s.Resource.Version)}
 	if s.Selective() {
-		optional = []Right{right("get")} // see Watch.exists
+		optional = []Right{right("get")} // see Inquiry.IsGone
 	}
 	return needed, optional
+}
+
+// onlyName returns the name of the only object that the watch requests; empty: it requests all. The
+// API server authorizes lists and watches with such a field selector for this name. A selective
+// watch also makes requests without its selectors.
+func (s *Spec) onlyName() string {
+	if s.Selective() {
+		return ""
+	}
+	selector, err := fields.ParseSelector(s.FieldSelector)
+	if err != nil {
+		return ""
+	}
+	name, ok := selector.RequiresExactMatch("metadata.name")
+	if !ok || len(content.IsPathSegmentName(name)) > 0 {
+		return ""
+	}
+	return name
+}
+
+// DefinitionRight returns the right to read the CustomResourceDefinition of the resource. If the
+// API server stops serving the resource, the definition tells whether the objects still exist. ok
+// is false for a resource of Kubernetes itself, which has no definition.
+func (s *Spec) DefinitionRight() (r Right, ok bool) {
+	group := s.Resource.Group
+	if !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io") {
+		return Right{}, false
+	}
+	name := s.Resource.Resource + "." + group
+	return Right{Verb: "get", Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions", Name: name}, true
+}
+
+// discoveryRight returns the right to read the resources of a group and version.
+func discoveryRight(group, version string) Right {
+	if group == "" {
+		return Right{Verb: "get", Path: "/api/" + version}
+	}
+	return Right{Verb: "get", Path: "/apis/" + group + "/" + version}
 }
 
 // IdentityRight returns the right that [Client.Identity] needs.

@@ -72,10 +72,13 @@ type API struct {
 type Right struct {
 	Verb      string // a verb of Kubernetes: get, list, create, update, patch, delete
 	Group     string
-	Resource  string // a subresource follows the resource: pods/eviction
+	Resource  string // a subresource follows the resource: pods/eviction; empty: see Path
 	Namespace string // empty: all, or the resource has none
-	// Optional: the component works without the right, or needs it in some namespaces only. So a
-	// missing right in all namespaces is not a mistake.
+	Path      string // a path instead of a resource, as /apis/apps/v1
+	// Optional: the component works without the right, so a missing one is not a mistake.
 	Optional bool
+	// Selected: the component needs the right only in the namespaces that a label selector finds.
+	// So a missing right in all namespaces is not a mistake. Namespace is empty.
+	Selected bool
 	Node     config.Node // the position in the configuration
 }

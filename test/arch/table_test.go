@@ -164,7 +164,11 @@ var allowed = map[string][]string{
 	"internal/explain": {
 		"internal/pipeline/chain", "internal/compile", "internal/expr", "internal/expr/explain", "internal/manifest", "internal/rawjson", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer",
 	},
-	"internal/check": {"internal/config/files", "internal/compile", "internal/kv", "internal/metrics", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins"},
+	"internal/rbac": {"internal/compile", "internal/manifest", "pkg/config", "pkg/informer", "pkg/plugins"},
+	"internal/check": {
+		"internal/config/files", "internal/compile", "internal/kv", "internal/metrics", "internal/podevents", "internal/rbac", "internal/timer", "pkg/config", "pkg/event",
+		"pkg/informer", "pkg/plugins",
+	},
 	"internal/inspect": {
 		"internal/pipeline/chain", "internal/checkpoint", "internal/compile", "internal/explain", "internal/expr", "internal/expr/explain", "internal/inspect/api", "internal/metrics", "internal/pipeline",
 		"internal/rawjson", "internal/timer", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
@@ -205,7 +209,7 @@ var allowed = map[string][]string{
 	"sdk":               {},
 	"cmd/router": {
 		"internal/fileerr", "internal/cases", "internal/check", "internal/cli", "internal/compile", "internal/config/reference", "internal/emit", "internal/explain", "internal/inspect/api",
-		"internal/lines", "internal/listing", "internal/printable", "internal/recording", "internal/router", "internal/scaffold", "internal/simulate", "internal/statecmd", "internal/terminal", "pkg/config", "pkg/plugins", "pkg/plugins/*",
+		"internal/lines", "internal/listing", "internal/printable", "internal/rbac", "internal/recording", "internal/router", "internal/scaffold", "internal/simulate", "internal/statecmd", "internal/terminal", "pkg/config", "pkg/plugins", "pkg/plugins/*",
 		"internal/checkpoint", "internal/version", // for router version
 	},
 

@@ -60,7 +60,7 @@ routes:
 		fmt.Sprintf("config.yaml:9:20: sources.pods.resource: the router may not list and watch pods in %s; the rules below allow it", ns),
 		fmt.Sprintf("config.yaml:9:20: warning: sources.pods.resource: the router may not get pods in %s; so it needs lists", ns),
 		"config.yaml:10:21: sources.nodes.resource: the router may not list and watch nodes; the rules below allow it",
-		"config.yaml: warning: cluster: the router may not get namespace kube-system",
+		"config.yaml: warning: cluster: the router may not get namespaces kube-system",
 		"config.yaml:5:34: warning: sinks.hook: it cannot be reached now: http://127.0.0.1:1: ",
 	} {
 		if !strings.Contains(said, want) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -28,39 +29,41 @@ func (kind) Rights(node config.Node) []plugins.Right {
 func (c *sinkConfig) rights(node config.Node) (all []plugins.Right) {
 	items := node.At("allow").Items()
 	for i := range c.Allow {
-		g := &c.Allow[i]
 		at := node.At("allow")
 		if i < len(items) {
 			at = items[i].At("resource")
 		}
-		namespaces := g.Namespaces
-		if len(namespaces) == 0 {
-			namespaces = []string{""}
-		}
-		if g.NamespaceSelector != "" {
-			all = append(all, plugins.Right{Verb: "get", Resource: "namespaces", Node: at})
-		}
-		for _, namespace := range namespaces {
-			for _, r := range g.rights() {
-				r.Namespace, r.Node = namespace, at
-				// it may exist in the selected namespaces only
-				r.Optional = r.Optional || g.NamespaceSelector != ""
-				all = append(all, r)
-			}
+		for _, r := range c.Allow[i].rights() {
+			r.Node = at
+			all = append(all, r)
 		}
 	}
 	return all
 }
 
-// rights returns the rights that a grant needs in each namespace. The rights to read are optional.
+// rights returns the rights that a grant needs.
 func (g *grantConfig) rights() (all []plugins.Right) {
-	group, _, resource, err := parseResource(g.Resource)
+	group, version, resource, err := parseResource(g.Resource)
 	if err != nil {
 		return nil
 	}
-	add := func(verb, group, resource string, optional bool) {
-		all = append(all, plugins.Right{Verb: verb, Group: group, Resource: resource, Optional: optional})
+	all = []plugins.Right{{Verb: "get", Path: strings.Join(base(group, version), "/")}}
+	namespaces := g.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
 	}
+	if g.NamespaceSelector != "" {
+		all = append(all, plugins.Right{Verb: "get", Resource: "namespaces"})
+	}
+	for _, namespace := range namespaces {
+		all = append(all, g.rightsIn(namespace, group, resource)...)
+	}
+	return all
+}
+
+// rightsIn returns the rights that a grant on a resource needs in a namespace; empty: in all. The
+// rights to read are optional.
+func (g *grantConfig) rightsIn(namespace, group, resource string) (all []plugins.Right) {
 	places := []string{resource}
 	if len(g.Subresources) > 0 {
 		places = nil
@@ -70,26 +73,51 @@ func (g *grantConfig) rights() (all []plugins.Right) {
 	}
 	for _, verb := range g.Verbs {
 		for _, place := range places {
-			switch verb {
-			case verbApply:
-				if add("patch", group, place, false); len(g.Subresources) == 0 {
-					add("create", group, place, false)
-				}
-			case verbMerge, verbJSON:
-				add("patch", group, place, false)
-			case verbCreate, verbDelete:
-				add(verb, group, place, false)
-			case verbEvict:
-				add("create", "", "pods/eviction", false)
-			case verbEvent:
-				add("create", "events.k8s.io", "events", false)
-			}
+			all = append(all, rightsOf(verb, plugins.Right{Group: group, Resource: place, Namespace: namespace})...)
 		}
 		if verb != verbCreate && verb != verbEvent {
-			add("get", group, resource, true)
+			all = append(all, plugins.Right{Verb: "get", Group: group, Resource: resource, Namespace: namespace, Optional: true})
 		}
 	}
+	for i := range all {
+		all[i].Selected = g.NamespaceSelector != "" && all[i].Namespace == ""
+	}
 	return all
+}
+
+// rightsOf returns the rights to execute a verb on a resource or subresource.
+func rightsOf(verb string, on plugins.Right) []plugins.Right {
+	with := func(verb string) plugins.Right {
+		on.Verb = verb
+		return on
+	}
+	isNamespaces := on.Group == "" && on.Resource == "namespaces"
+	switch verb {
+	case verbApply:
+		if strings.Contains(on.Resource, "/") {
+			return []plugins.Right{with("patch")}
+		}
+		return []plugins.Right{with("patch"), with("create")}
+	case verbMerge, verbJSON:
+		return []plugins.Right{with("patch")}
+	case verbEvict:
+		on.Group, on.Resource = "", "pods/eviction"
+		return []plugins.Right{with("create")}
+	case verbEvent:
+		// The Events about objects outside of namespaces are in the namespace default. The API
+		// server is known to have some kinds of them.
+		if isNamespaces || on.Group == "" && (on.Resource == "nodes" || on.Resource == "persistentvolumes") {
+			on.Namespace = metav1.NamespaceDefault
+		}
+		on.Group, on.Resource = "events.k8s.io", "events"
+		return []plugins.Right{with("create")}
+	case verbCreate:
+		if isNamespaces {
+			// the request is in no namespace, although a Namespace counts as being in itself
+			on.Namespace = ""
+		}
+	}
+	return []plugins.Right{with(verb)}
 }
 
 // Probe implements [plugins.Prober]. With a kubeconfig of its own, it asks that API server for each
@@ -112,7 +140,7 @@ func (kind) Probe(ctx context.Context, node config.Node) error {
 	for _, r := range c.rights(node) {
 		place := r.Node
 		r.Node = config.Node{}
-		if r.Optional || asked[r] {
+		if r.Optional || r.Selected || asked[r] {
 			continue
 		}
 		asked[r] = true
@@ -131,7 +159,7 @@ func (kind) Probe(ctx context.Context, node config.Node) error {
 }
 
 func describeRight(r plugins.Right) string {
-	text := r.Verb + " " + r.Resource
+	text := r.Verb + " " + r.Resource + r.Path
 	if r.Group != "" {
 		text += "." + r.Group
 	}
@@ -144,11 +172,14 @@ func describeRight(r plugins.Right) string {
 // may asks whether the user of the kubeconfig has a right.
 func (a *api) may(ctx context.Context, r plugins.Right) (bool, error) {
 	resource, sub, _ := strings.Cut(r.Resource, "/")
+	attributes, values := "resourceAttributes", map[string]string{
+		"namespace": r.Namespace, "verb": r.Verb, "group": r.Group, "resource": resource, "subresource": sub,
+	}
+	if r.Resource == "" {
+		attributes, values = "nonResourceAttributes", map[string]string{"path": r.Path, "verb": r.Verb}
+	}
 	question := encode(map[string]any{
-		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-		"spec": map[string]any{"resourceAttributes": map[string]string{
-			"namespace": r.Namespace, "verb": r.Verb, "group": r.Group, "resource": resource, "subresource": sub,
-		}},
+		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": map[string]any{attributes: values},
 	})
 	text, err := a.do(ctx, a.client.Verb(http.MethodPost).AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").
 		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(question))

@@ -1,0 +1,163 @@
+// Package rbac knows the rights that a configuration needs in its cluster, and writes them as rules
+// of Kubernetes RBAC.
+package rbac
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
+)
+
+// Need is a right that a part of a configuration needs.
+type Need struct {
+	informer.Right
+
+	Place config.Problem // the position of the part; it has no message
+	// Optional: the part works without the right. Without is then the effect, to follow "the router
+	// may not get pods".
+	Optional bool
+	Without  string
+	// Selected: the right is needed only in the namespaces that a label selector finds. They are
+	// known in the cluster only, so Namespace is empty.
+	Selected bool
+}
+
+// Of returns the rights that a configuration needs. There is no other list of them: a part of the
+// router that makes requests to the API server adds its rights here or, as a kind of handler or
+// sink, to [plugins.RightsRequester]. It leaves out the parts with mistakes. own is the namespace
+// of the router's pod; empty: it runs in none.
+func Of(cfg *config.Config, components compile.Components, own string) (all []Need) {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
+		all = append(all, sourceNeeds(cfg.Sources[name])...)
+	}
+	all = append(all, componentNeeds(cfg.Handlers, components.Handlers)...)
+	all = append(all, componentNeeds(cfg.Sinks, components.Sinks)...)
+	return append(all, featureNeeds(cfg, own)...)
+}
+
+// featureNeeds returns the rights of the parts of the router that are neither sources nor
+// components.
+func featureNeeds(cfg *config.Config, own string) (all []Need) {
+	optional := func(is bool, r informer.Right, without string) {
+		if is {
+			all = append(all, Need{Right: r, Place: config.Problem{Path: "cluster"}, Optional: true, Without: without})
+		}
+	}
+	optional(true, informer.IdentityRight(), ", whose uid identifies the cluster: it would not notice another cluster at this address")
+	optional(cfg.Cluster.Events && own != "", informer.Right{Verb: "create", Resource: "events", Namespace: own},
+		", so its pod has no Events")
+	return all
+}
+
+// sourceNeeds returns the rights of a source. A source is useless without list, watch and
+// discovery.
+func sourceNeeds(source *config.Source) (all []Need) {
+	watches, err := informer.SpecsOf(source)
+	if err != nil {
+		return nil
+	}
+	place := source.At("resource").Problemf("")
+	optional := func(r informer.Right, without string) {
+		all = append(all, Need{Right: r, Place: place, Optional: true, Without: without})
+	}
+	for i := range watches {
+		needed, cheaper := watches[i].Rights()
+		for _, r := range needed {
+			all = append(all, Need{Right: r, Place: place})
+		}
+		for _, r := range cheaper {
+			optional(r, "; so it needs lists to distinguish deleted from deselected objects, which cost more")
+		}
+	}
+	optional(informer.OpenAPIRight(watches[0].Resource.Group, watches[0].Resource.Version), ": field names of these objects are not checked")
+	if r, ok := watches[0].DefinitionRight(); ok {
+		optional(r, ": if the API server stops serving this resource, it takes the objects for deleted")
+	}
+	return all
+}
+
+// componentNeeds returns the rights that the kinds of the components request. It skips invalid
+// configurations, which the kinds cannot interpret.
+func componentNeeds[T, E any](configured map[string]*config.Component, kinds []plugins.Kind[T, E]) (all []Need) {
+	for _, name := range slices.Sorted(maps.Keys(configured)) {
+		c := configured[name]
+		kind := compile.KindOf(kinds, c.Kind)
+		requester, ok := kind.(plugins.RightsRequester)
+		if !ok || len(kind.Check(c.Config)) > 0 {
+			continue
+		}
+		for _, r := range requester.Rights(c.Config) {
+			right := informer.Right{Verb: r.Verb, Group: r.Group, Resource: r.Resource, Namespace: r.Namespace, Path: r.Path}
+			all = append(all, Need{Right: named(right), Place: r.Node.Problemf(""), Optional: r.Optional, Selected: r.Selected})
+		}
+	}
+	return all
+}
+
+// named returns a right on the Namespace objects in a namespace as one on the only such object.
+func named(r informer.Right) informer.Right {
+	if onNamespaces(r) && r.Namespace != "" {
+		r.Name = r.Namespace
+	}
+	return r
+}
+
+// onNamespaces reports whether a right is about Namespace objects.
+func onNamespaces(r informer.Right) bool {
+	return r.Group == "" && (r.Resource == "namespaces" || strings.HasPrefix(r.Resource, "namespaces/"))
+}
+
+// File returns the rights that a configuration file needs, see [Of]. The error has all mistakes of
+// the configuration that can be found without running it; schemas is a folder of saved schemas, or
+// empty.
+func File(ctx context.Context, path, schemas, own string, components compile.Components) ([]Need, error) {
+	cfg, problems := config.Load(path, components.Policy)
+	if cfg == nil {
+		return nil, problems
+	}
+	if schemas == "" {
+		schemas = cfg.Schemas
+	}
+	known, err := compile.SavedSchemas(schemas)
+	if err != nil {
+		return nil, err
+	}
+	known.Learn(cfg, true)
+	if _, problems = compile.NewPlan(ctx, cfg, problems, components, known, false); len(problems) > 0 {
+		return nil, problems.Sorted()
+	}
+	return Of(cfg, components, own), nil
+}
+
+// Select replaces the needs in selected namespaces by needs in these namespaces.
+func Select(needs []Need, namespaces []string) (all []Need) {
+	for _, n := range needs {
+		if !n.Selected {
+			all = append(all, n)
+			continue
+		}
+		n.Selected = false
+		for _, n.Namespace = range namespaces {
+			n.Right = named(n.Right)
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// Rights returns the rights of the needs. Without discovery it leaves out those to read discovery
+// and schemas, which clusters give to every account by default.
+func Rights(needs []Need, discovery bool) (all []informer.Right) {
+	for i := range needs {
+		if discovery || needs[i].Path == "" {
+			all = append(all, needs[i].Right)
+		}
+	}
+	return all
+}
