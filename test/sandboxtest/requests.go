@@ -3,6 +3,7 @@ package sandboxtest
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 // Request is a request to the API server, from its audit log.
 type Request struct {
 	Time      time.Time
-	User      string // admin or limited
+	User      string // admin, limited, a ServiceAccount, or the user whom the administrator impersonates
 	UserAgent string
 	Verb      string // get, list, watch, create, …
 	Group     string
@@ -36,7 +37,7 @@ type auditEvent struct {
 	Verb                     string
 	RequestURI               string
 	UserAgent                string
-	User                     struct{ Username string }
+	User, ImpersonatedUser   struct{ Username string }
 	ObjectRef                struct{ APIGroup, Resource, Namespace, Name string }
 	ResponseStatus           struct{ Code int }
 	RequestReceivedTimestamp time.Time
@@ -79,7 +80,7 @@ func (s *Sandbox) Requests(tb testing.TB, match func(Request) bool) []Request {
 func (e auditEvent) request() Request {
 	return Request{
 		Time:      e.RequestReceivedTimestamp,
-		User:      e.User.Username,
+		User:      cmp.Or(e.ImpersonatedUser.Username, e.User.Username),
 		UserAgent: e.UserAgent,
 		Verb:      e.Verb,
 		Group:     e.ObjectRef.APIGroup,
