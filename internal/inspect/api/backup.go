@@ -37,14 +37,15 @@ func (c *control) backup(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	conn := http.NewResponseController(w)
 	go func() {
 		select {
 		case <-c.closing:
 			cancel()
+			_ = conn.SetWriteDeadline(time.Now()) // a reader that has stopped must not delay the end
 		case <-ctx.Done():
 		}
 	}()
-	conn := http.NewResponseController(w)
 	// Connections without deadlines return an error; it is harmless.
 	_, _ = conn.SetReadDeadline(time.Time{}), conn.SetWriteDeadline(time.Time{})
 	b, err := c.Backup(ctx)
@@ -76,10 +77,10 @@ type patient struct {
 }
 
 func (p patient) Write(part []byte) (int, error) {
-	if err := p.ctx.Err(); err != nil {
-		return 0, errors.New("the router stops")
-	}
 	_ = p.conn.SetWriteDeadline(time.Now().Add(backupPatience)) // see above
+	if p.ctx.Err() != nil {                                     // behind the deadline, which it would prolong
+		return 0, errors.New("the router stops, or the client is gone")
+	}
 	return p.w.Write(part)
 }
 

@@ -3,8 +3,10 @@ package state
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -25,7 +27,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-var update = flag.Bool("update", false, "write the state folder of the present format, and the goldens, to testdata")
+var update = flag.Bool("update", false, "write the goldens of testdata, and the state folder of a new format")
 
 // formatTime is the time at which the state folders of testdata were written.
 var formatTime = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -138,13 +140,12 @@ func writeFormat(t *testing.T, dir string) {
 }
 
 // TestFormats opens the state folder of each format since 6, compares its whole content with a
-// golden, and continues its work. -update writes the folder of the present format; those of older
-// formats must never change.
+// golden, and continues its work. -update writes the goldens, and the folder of the present format
+// if there is none: a folder never changes afterwards, because users have such files.
 func TestFormats(t *testing.T) {
 	// Guarantee: upgrade
 	present := fmt.Sprintf("testdata/format%d", checkpoint.Format)
-	if *update {
-		must.Succeed(t, os.RemoveAll(present))
+	if _, err := os.Stat(present); *update && errors.Is(err, fs.ErrNotExist) {
 		writeFormat(t, present)
 		must.Succeed(t, os.Remove(filepath.Join(present, stateFile+".lock")))
 		must.Succeed(t, os.WriteFile(filepath.Join(present, hashKeyFile), bytes.Repeat([]byte("k"), hashKeySize), 0o600))
