@@ -1,0 +1,97 @@
+{{- define "deltarouter.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "deltarouter.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "deltarouter.name" . -}}
+{{- /* 52 characters: the names of pods and their revisions are longer. */ -}}
+{{- ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) | trunc 52 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "deltarouter.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "deltarouter.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "deltarouter.labels" -}}
+{{ include "deltarouter.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "deltarouter.serviceAccountName" -}}
+{{- default (ternary (include "deltarouter.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{- define "deltarouter.configMapName" -}}
+{{- default (include "deltarouter.fullname" .) .Values.existingConfigMap -}}
+{{- end -}}
+
+{{- define "deltarouter.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The configuration with what the chart knows, as YAML. */ -}}
+{{- define "deltarouter.config" -}}
+{{- $listen := dict "probes" (printf ":%d" (int .Values.probesPort)) "api" "127.0.0.1:8484" -}}
+{{- $known := dict "version" 1 "state" (dict "dir" "/var/lib/deltarouter") "listen" $listen -}}
+{{- $config := merge (deepCopy .Values.config) $known -}}
+{{- if not (hasSuffix (printf ":%d" (int .Values.probesPort)) (toString $config.listen.probes)) -}}
+{{- fail (printf "config.listen.probes is %q, but probesPort is %d: leave config.listen.probes out" $config.listen.probes (int .Values.probesPort)) -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{- /* The environment and the files of the router, for its container and for helm test. */ -}}
+{{- define "deltarouter.env" -}}
+env:
+  - {name: DELTAROUTER_CONFIG, value: /etc/deltarouter}
+  - {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+  - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+  - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
+  {{- with .Values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with .Values.extraEnvFrom }}
+envFrom:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "deltarouter.mounts" -}}
+- {name: config, mountPath: /etc/deltarouter, readOnly: true}
+{{- range .Values.secretFiles }}
+- {name: {{ printf "secret-%s" .name }}, mountPath: {{ printf "/secrets/%s" .name }}, readOnly: true}
+{{- end }}
+{{- range .Values.plugins }}
+- {name: {{ printf "plugin-%s" .name }}, mountPath: {{ printf "/plugins/%s" .name }}, readOnly: true}
+{{- end }}
+{{- with .Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "deltarouter.volumes" -}}
+- name: config
+  configMap: {name: {{ include "deltarouter.configMapName" . }}}
+{{- range .Values.secretFiles }}
+- name: {{ printf "secret-%s" .name }}
+  secret: {secretName: {{ .secret }}, defaultMode: 0440}
+{{- end }}
+{{- range .Values.plugins }}
+- name: {{ printf "plugin-%s" .name }}
+  {{- toYaml .volume | nindent 2 }}
+{{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

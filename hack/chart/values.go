@@ -1,0 +1,130 @@
+package main
+
+// The values of the chart: the tags describe them for values.yaml and values.schema.json.
+//
+//	json     the key
+//	doc      its description
+//	default  its value in values.yaml, as YAML
+//	enum     the permitted values
+//	min      the least number
+
+// object and list are values in the form of a part of the Kubernetes API. The API server validates
+// them.
+type (
+	object map[string]any
+	list   []any
+)
+
+// configuration stands for the schema of the router's configuration.
+type configuration object
+
+// rules are the PolicyRules of each namespace.
+type rules map[string]list
+
+type values struct {
+	Config            configuration `json:"config" default:"{}" doc:"The configuration of the router, see docs/CONFIG.md. Absent keys: version is 1, state.dir is the volume below, listen.probes is the port below, and listen.api is a port for kubectl exec. Changes need no restart, except those of cluster, state and listen: these replace the pod."`
+	ExistingConfigMap string        `json:"existingConfigMap" default:"\"\"" doc:"Name of a ConfigMap in the same namespace, instead of config. The router reads all its keys *.yaml as one configuration, which must set state.dir to /var/lib/deltarouter and listen.probes to the port below. After a change of cluster, state or listen, delete the pod."`
+
+	Image            image  `json:"image" doc:"The image of the router."`
+	ImagePullSecrets list   `json:"imagePullSecrets" default:"[]" doc:"Secrets with credentials of the registry, as [{name: registry}]."`
+	NameOverride     string `json:"nameOverride" default:"\"\"" doc:"Replaces the name of the chart in labels and names."`
+	FullnameOverride string `json:"fullnameOverride" default:"\"\"" doc:"Replaces the name of all objects."`
+
+	State      state  `json:"state" doc:"The volume of the checkpoint, backlogs and dead letters."`
+	ProbesPort int    `json:"probesPort" default:"8081" min:"1" doc:"Port of /healthz, /readyz and /metrics."`
+	Drain      int    `json:"drainTimeoutSeconds" default:"20" min:"0" doc:"How long the router delivers its backlog when it stops. The grace period of the pod is 15 seconds longer."`
+	Policy     list   `json:"policyArgs" default:"[]" doc:"Flags about the programs and files that the configuration may use, as [-plugin-dir=/plugins/alerts]: see router run -h. helm test has them too."`
+	Args       list   `json:"extraArgs" default:"[]" doc:"Other flags of router run, as [-log-level=debug]."`
+	Env        list   `json:"extraEnv" default:"[]" doc:"Variables for ${NAME} in the configuration: [{name: TOKEN, valueFrom: {secretKeyRef: {name: chat, key: token}}}]."`
+	EnvFrom    list   `json:"extraEnvFrom" default:"[]" doc:"Secrets and ConfigMaps whose keys become variables, as [{secretRef: {name: chat}}]."`
+	Secrets    []file `json:"secretFiles" default:"[]" doc:"Secrets to mount: [{name: chat, secret: chat-credentials}] makes {file: /secrets/chat/KEY} for each key. The router reads changed files again."`
+
+	Plugins      []plugin `json:"plugins" default:"[]" doc:"Folders of plugins: [{name: alerts, volume: {configMap: {name: alerts}}}] makes /plugins/alerts. volume is any volume of a pod, as configMap, image or persistentVolumeClaim."`
+	Volumes      list     `json:"extraVolumes" default:"[]" doc:"More volumes of the pod."`
+	VolumeMounts list     `json:"extraVolumeMounts" default:"[]" doc:"Where the container has them."`
+
+	ServiceAccount serviceAccount `json:"serviceAccount" doc:"The identity of the router in the cluster."`
+	RBAC           rbac           `json:"rbac" doc:"The rights of the router. helm test names the missing ones. With config.cluster.events, the chart adds the right to create Events by itself."`
+
+	PodAnnotations object `json:"podAnnotations" default:"{}" doc:"Annotations of the pod."`
+	PodLabels      object `json:"podLabels" default:"{}" doc:"Labels of the pod."`
+	PodSecurity    object `json:"podSecurityContext" default:"{runAsNonRoot: true, runAsUser: 65532, runAsGroup: 65532, fsGroup: 65532, fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}" doc:"Security of the pod. The defaults fulfil the Pod Security Standard restricted."`
+	Security       object `json:"securityContext" default:"{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}" doc:"Security of the container."`
+	Resources      object `json:"resources" default:"{requests: {cpu: 100m, memory: 256Mi}}" doc:"CPU and memory, see docs/OPERATIONS.md, Sizing. With a limit of memory, set GOMEMLIMIT in extraEnv to 80 % of it."`
+	NodeSelector   object `json:"nodeSelector" default:"{}" doc:"Labels of the nodes for the pod."`
+	Tolerations    list   `json:"tolerations" default:"[]" doc:"Taints that the pod tolerates."`
+	Affinity       object `json:"affinity" default:"{}" doc:"Rules about nodes and other pods."`
+	TopologySpread list   `json:"topologySpreadConstraints" default:"[]" doc:"Rules about zones and nodes."`
+	PriorityClass  string `json:"priorityClassName" default:"\"\"" doc:"PriorityClass of the pod."`
+
+	NetworkPolicy  networkPolicy  `json:"networkPolicy" doc:"A NetworkPolicy for the pod."`
+	Disruption     disruption     `json:"podDisruptionBudget" doc:"A PodDisruptionBudget for the pod."`
+	ServiceMonitor serviceMonitor `json:"serviceMonitor" doc:"A ServiceMonitor of the Prometheus Operator."`
+	PrometheusRule prometheusRule `json:"prometheusRule" doc:"The alerts of docs/OPERATIONS.md as a PrometheusRule of the Prometheus Operator."`
+	Dashboard      dashboard      `json:"dashboard" doc:"The dashboard for Grafana as a ConfigMap."`
+	Global         object         `json:"global" doc:"Values of a parent chart. This chart has no use for them." hidden:"true"`
+}
+
+type image struct {
+	Repository string `json:"repository" default:"deltarouter" doc:"Where you pushed the image, see docs/OPERATIONS.md, Container image."`
+	Tag        string `json:"tag" default:"\"\"" doc:"Its tag. Empty: the appVersion of the chart."`
+	Digest     string `json:"digest" default:"\"\"" doc:"Its digest, as sha256:…. It replaces the tag."`
+	PullPolicy string `json:"pullPolicy" default:"IfNotPresent" enum:"Always IfNotPresent Never" doc:"When the node pulls it."`
+}
+
+type state struct {
+	EmptyDir     bool   `json:"emptyDir" default:"false" doc:"Use a volume that ends with the pod. A new pod then starts without backlog, and misses the changes between the two."`
+	Size         string `json:"size" default:"16Gi" doc:"Size of the volume: twice state.maxSize of the configuration, which is 8Gi by default."`
+	StorageClass string `json:"storageClassName" default:"\"\"" doc:"StorageClass of the volume. Empty: the default of the cluster."`
+}
+
+type file struct {
+	Name   string `json:"name" required:"true" doc:"Name of the folder below /secrets."`
+	Secret string `json:"secret" required:"true" doc:"Name of the Secret."`
+}
+
+type plugin struct {
+	Name   string `json:"name" required:"true" doc:"Name of the folder below /plugins."`
+	Volume object `json:"volume" required:"true" doc:"The volume."`
+}
+
+type serviceAccount struct {
+	Create      bool   `json:"create" default:"true" doc:"Create it."`
+	Name        string `json:"name" default:"\"\"" doc:"Its name. Empty: the name of the other objects, or default if it is not created."`
+	Annotations object `json:"annotations" default:"{}" doc:"Its annotations."`
+}
+
+type rbac struct {
+	Create       bool  `json:"create" default:"true" doc:"Create the roles and their bindings."`
+	ClusterRules list  `json:"clusterRules" default:"[]" doc:"Rules of a ClusterRole."`
+	Rules        rules `json:"rules" default:"{}" doc:"Rules of a Role in each namespace: {NAMESPACE: [rule]}."`
+}
+
+type networkPolicy struct {
+	Enabled bool `json:"enabled" default:"false" doc:"Create it."`
+	From    list `json:"from" default:"[]" doc:"Peers that may reach the port of the probes and metrics, as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]. Empty: none; the kubelet still reaches it."`
+	Egress  list `json:"egress" default:"[]" doc:"Rules about outgoing connections. They must permit the API server, DNS and the sinks. Empty: all are permitted."`
+}
+
+type disruption struct {
+	Enabled        bool `json:"enabled" default:"false" doc:"Create it."`
+	MaxUnavailable int  `json:"maxUnavailable" default:"1" min:"0" doc:"0 forbids evictions, so a drain of the node waits until you delete the pod."`
+}
+
+type serviceMonitor struct {
+	Enabled  bool   `json:"enabled" default:"false" doc:"Create it."`
+	Interval string `json:"interval" default:"30s" doc:"How often Prometheus scrapes."`
+	Labels   object `json:"labels" default:"{}" doc:"Labels by which your Prometheus selects it."`
+}
+
+type prometheusRule struct {
+	Enabled  bool   `json:"enabled" default:"false" doc:"Create it. Its alerts cover all routers of the Prometheus: create it in one release."`
+	Labels   object `json:"labels" default:"{}" doc:"Labels by which your Prometheus selects it."`
+	Runbooks string `json:"runbooks" default:"\"\"" doc:"URL of your copy of the folder docs, for the annotation runbook_url. Empty: the project's."`
+}
+
+type dashboard struct {
+	Enabled     bool   `json:"enabled" default:"false" doc:"Create it."`
+	Labels      object `json:"labels" default:"{grafana_dashboard: \"1\"}" doc:"Labels by which Grafana's sidecar finds it."`
+	Annotations object `json:"annotations" default:"{}" doc:"Annotations, as the folder for the sidecar."`
+}
