@@ -3,7 +3,6 @@ package statecmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint/archive"
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
 func backupCommand() cli.Command {
@@ -30,42 +28,28 @@ To restore it, stop the router, copy FILE over state.db in the state folder, and
 			{Line: "router state backup -config config.yaml backup.db", Text: "the state of a configuration, whether its router runs or not"},
 			{Line: "router state backup -api 127.0.0.1:8484 - > backup.db", Text: "the state of the router with this API"},
 		},
-		Setup: func(f *cli.Flags) cli.Run {
-			b := &backup{flags: f}
-			b.AddAddress(f)
-			return b.run
-		},
+		Setup: func(f *cli.Flags) cli.Run { return (&backup{selection: newSelection(f)}).run },
 	}
 }
 
 // backup is a command line.
 type backup struct {
-	cli.Remote
+	*selection
 
-	flags *cli.Flags
-	args  []string       // the folder, if the command line names one
-	path  string         // of the state file
-	db    *checkpoint.DB // nil: the running router makes the copy
+	db *checkpoint.DB // nil: the running router makes the copy
 }
 
 func (b *backup) run(ctx context.Context, s cli.Streams, args []string) (err error) {
-	b.Streams = s
-	switch len(args) {
-	case 1, 2:
-		b.args = args[:len(args)-1]
-	default:
+	if len(args) != 1 && len(args) != 2 {
 		return cli.Mistakef("name the file to write, or - for standard output")
 	}
-	if len(b.args) > 0 && b.Addr != "" {
-		return cli.Mistakef("name either a folder or -api")
-	}
-	if err := b.find(); err != nil {
+	file := args[len(args)-1]
+	if b.db, err = b.open(args[:len(args)-1]); err != nil {
 		return err
 	}
 	if b.db != nil {
 		defer func() { err = errors.Join(err, b.db.Close()) }()
 	}
-	file := args[len(args)-1]
 	content := func(w io.Writer) (time.Time, error) { return b.copyTo(ctx, w) }
 	if file == "-" {
 		_, err := content(s.Raw)
@@ -79,32 +63,6 @@ func (b *backup) run(ctx context.Context, s cli.Streams, args []string) (err err
 	return nil
 }
 
-// find opens the state file, or finds the API of the router that uses it.
-func (b *backup) find() error {
-	if b.Addr != "" {
-		b.Client = api.NewClient(b.Addr)
-		return nil
-	}
-	c := selection{flags: b.flags, config: b.Config}
-	if err := c.find(b.args); err != nil {
-		return err
-	}
-	b.path = c.path
-	var err error
-	b.db, err = checkpoint.OpenReadOnly(c.path)
-	var locked *checkpoint.LockedError
-	switch {
-	case !errors.As(err, &locked):
-		return explain(c.path, err)
-	case c.cfg != nil && c.cfg.Listen.API != "":
-		b.Client = api.NewClient(c.cfg.Listen.API)
-		return nil
-	case c.cfg != nil:
-		return fmt.Errorf("%s is used by %s, and %s has no listen.api: add it and restart the router, or stop the router", c.path, locked.Holder(), b.Config)
-	}
-	return fmt.Errorf("%s is used by %s: name the API of that router with -api ADDR, or its configuration with -config FILE, or stop it", c.path, locked.Holder())
-}
-
 // copyTo writes the copy, and returns the time of the last write to the state.
 func (b *backup) copyTo(ctx context.Context, w io.Writer) (written time.Time, err error) {
 	if b.db == nil {
@@ -114,5 +72,5 @@ func (b *backup) copyTo(ctx context.Context, w io.Writer) (written time.Time, er
 	if err != nil {
 		return time.Time{}, fileerr.Explain(err)
 	}
-	return info.ModTime(), explain(b.path, b.db.CopyTo(ctx, w))
+	return info.ModTime(), explain(b.db.CopyTo(ctx, w))
 }

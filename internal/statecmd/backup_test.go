@@ -110,6 +110,8 @@ func TestBackupOfARunningRouter(t *testing.T) {
 	// Guarantee: backup
 	dir := stateOf(t)
 	addr := running(t, dir, unchanged)
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
 	for name, args := range map[string][]string{
 		"the API":                        {"-api", addr},
 		"a configuration":                {"-config", configured(t, dir, "listen: {api: \""+addr+"\"}\n")},
@@ -123,6 +125,17 @@ func TestBackupOfARunningRouter(t *testing.T) {
 		if got := restored(t, file); got != fixtureExport(t) {
 			t.Errorf("%s: the backup has\n%s", name, got)
 		}
+	}
+	for _, args := range [][]string{{"-api", addr}, {"-config", configured(t, dir, "listen: {api: \""+addr+"\"}\n")}} {
+		if code, out, errs := run(t.Context(), append([]string{"export"}, args...)...); code != cli.CodeOK || out != fixtureExport(t) {
+			t.Errorf("%q: exit code %d, %s%s", args, code, out, errs)
+		}
+		if code, out, errs := run(t.Context(), append([]string{"inspect"}, args...)...); code != cli.CodeOK || !strings.Contains(out, "2026-11-23T12:00:00Z, ") {
+			t.Errorf("%q: exit code %d, %s%s", args, code, out, errs)
+		}
+	}
+	if names := namesIn(t, temporary); len(names) > 0 {
+		t.Errorf("%q was left", names)
 	}
 	for name, c := range map[string]struct {
 		args []string

@@ -6,14 +6,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/checkpoint/archive"
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -38,8 +41,9 @@ func inspectCommand() cli.Command {
 		Args:    "[FOLDER | FILE]",
 		Summary: "Show the format, the size and the figures of a state folder",
 		Description: `
-It reads a state folder, or a state file such as a backup; by default, the state.dir of the configuration. While a router
-uses the folder, inspect a backup: see router state backup. The output has no content of objects.`,
+It reads a state folder, or a state file such as a backup; by default, the state.dir of the configuration. If a router
+uses the folder, it reads a backup, which that router makes: see router state backup. The output has no content of
+objects.`,
 		Examples: []cli.Example{
 			{Line: "router state inspect -config config.yaml", Text: "the state.dir of a configuration, with the names of the sources"},
 			{Line: "router state inspect backup.db -o json", Text: "a backup, as JSON"},
@@ -71,9 +75,9 @@ func exportCommand() cli.Command {
 		Args:    "[FOLDER | FILE]",
 		Summary: "Print the content of a state folder as lines of JSON",
 		Description: `
-It reads a state folder, or a state file such as a backup; by default, the state.dir of the configuration. While a router
-uses the folder, export a backup: see router state backup. The output has the objects, deltas and kv in clear text.
-Of Secrets it has the identity only.`,
+It reads a state folder, or a state file such as a backup; by default, the state.dir of the configuration. If a router
+uses the folder, it reads a backup, which that router makes: see router state backup. The output has the objects, deltas
+and kv in clear text. Of Secrets it has the identity only.`,
 		Examples: []cli.Example{
 			{Line: `router state export ./state | jq 'select(.type == "pending") | .delta.op'`, Text: "the ops of the pending deltas"},
 		},
@@ -84,53 +88,106 @@ Of Secrets it has the identity only.`,
 	}
 }
 
-// selection is the state file of a command line.
+// selection is the state of a command line: a state file, or that of a running router.
 type selection struct {
-	flags  *cli.Flags
-	config string
+	cli.Remote
 
-	path string         // of the state file
-	cfg  *config.Config // nil: the command line names no configuration
+	flags *cli.Flags
+	path  string         // of the state file; empty: only the API is known
+	cfg   *config.Config // nil: the command line names no configuration
 }
 
 func newSelection(f *cli.Flags) *selection {
 	c := &selection{flags: f}
-	f.ConfigVar(&c.config, "the configuration, for its state.dir and the names of its sources")
+	c.AddAddress(f)
 	return c
 }
 
-// run finds the state file, and opens it for do.
+// run finds the state, and opens it for do.
 func (c *selection) run(do func(s cli.Streams, db *checkpoint.DB) error) cli.Run {
-	return func(_ context.Context, s cli.Streams, args []string) error {
-		if err := c.find(args); err != nil {
-			return err
+	return func(ctx context.Context, s cli.Streams, args []string) error {
+		if len(args) > 1 {
+			return cli.Mistakef("name one folder, not %q and %q", args[0], args[1])
 		}
-		db, err := open(c.path)
+		db, err := c.open(args)
 		if err != nil {
 			return err
 		}
-		return errors.Join(explain(c.path, do(s, db)), db.Close())
+		if db == nil {
+			return c.copied(ctx, func(db *checkpoint.DB) error { return do(s, db) })
+		}
+		return errors.Join(explain(do(s, db)), db.Close())
 	}
 }
 
-// find sets the path and the configuration.
-func (c *selection) find(args []string) (err error) {
-	if len(args) > 1 {
-		return cli.Mistakef("name one folder, not %q and %q", args[0], args[1])
+// copied calls do with a copy of the state of the running router.
+func (c *selection) copied(ctx context.Context, do func(db *checkpoint.DB) error) (err error) {
+	dir, err := os.MkdirTemp("", "deltarouter-state-")
+	if err != nil {
+		return fileerr.Explain(err)
 	}
-	if len(args) == 0 || c.flags.Given("config") {
-		if c.cfg, err = load(c.config); err != nil {
-			return err
-		}
-	}
-	if len(args) == 1 {
-		c.path, err = fileIn(args[0])
+	defer func() { err = errors.Join(err, fileerr.Explain(os.RemoveAll(dir))) }()
+	path := filepath.Join(dir, stateFile)
+	if _, err := archive.Write(path, func(w io.Writer) (time.Time, error) { return c.Client.Backup(ctx, w) }); err != nil {
 		return err
 	}
-	if c.cfg.State.Dir == "" {
-		return cli.Invalid(fmt.Errorf("%s has no state.dir, so its router keeps no state: name a folder", c.config))
+	if c.path == "" {
+		c.path = c.Addr
 	}
-	c.path, err = fileIn(c.cfg.State.Dir)
+	db, err := checkpoint.OpenReadOnly(path)
+	if err != nil {
+		return explain(err)
+	}
+	return errors.Join(explain(do(db)), db.Close())
+}
+
+// open opens the state file of a command line with at most one folder. It returns nil if a router
+// uses the file, and sets the client of its API.
+func (c *selection) open(folder []string) (*checkpoint.DB, error) {
+	if c.Addr != "" && len(folder) > 0 {
+		return nil, cli.Mistakef("name either a folder or -api")
+	}
+	if c.Addr != "" {
+		c.Client = api.NewClient(c.Addr)
+		return nil, c.configure(false)
+	}
+	if err := c.find(folder); err != nil {
+		return nil, err
+	}
+	db, err := checkpoint.OpenReadOnly(c.path)
+	var locked *checkpoint.LockedError
+	switch {
+	case !errors.As(err, &locked):
+		return db, explain(err)
+	case c.cfg == nil:
+		return nil, fmt.Errorf("%s is used by %s: name the API of that router with -api ADDR, or its configuration with -config FILE, or stop it", c.path, locked.Holder())
+	case c.cfg.Listen.API == "":
+		return nil, fmt.Errorf("%s is used by %s, and %s has no listen.api: add it and restart the router, or stop the router", c.path, locked.Holder(), c.Config)
+	}
+	c.Client = api.NewClient(c.cfg.Listen.API)
+	return nil, nil //nolint:nilnil // as promised
+}
+
+// configure loads the configuration, if the command line names it or it is needed.
+func (c *selection) configure(needed bool) (err error) {
+	if needed || c.flags.Given("config") {
+		c.cfg, err = load(c.Config)
+	}
+	return err
+}
+
+// find sets the path and the configuration.
+func (c *selection) find(folder []string) (err error) {
+	if err := c.configure(len(folder) == 0); err != nil {
+		return err
+	}
+	if len(folder) == 0 {
+		if c.cfg.State.Dir == "" {
+			return cli.Invalid(fmt.Errorf("%s has no state.dir, so its router keeps no state: name a folder", c.Config))
+		}
+		folder = []string{c.cfg.State.Dir}
+	}
+	c.path, err = fileIn(folder[0])
 	return err
 }
 
@@ -165,20 +222,11 @@ func fileIn(path string) (string, error) {
 	return path, nil
 }
 
-// open opens a state file to be read.
-func open(path string) (*checkpoint.DB, error) {
-	db, err := checkpoint.OpenReadOnly(path)
-	return db, explain(path, err)
-}
-
 // explain adds the remedy to an error about a state file.
-func explain(path string, err error) error {
-	var locked *checkpoint.LockedError
+func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &locked):
-		return fmt.Errorf("%s is used by %s: name a backup of it, see router help state backup, or stop the router", path, locked.Holder())
 	case errors.Is(err, checkpoint.ErrCorrupt):
 		return cli.Invalid(fmt.Errorf("%w: if it is a state file, restore a backup; a router that finds it so moves it away and begins a new one", err))
 	}
