@@ -40,6 +40,7 @@ type values struct {
 	Secrets    []file `json:"secretFiles" default:"[]" doc:"Secrets to mount: [{name: chat, secret: chat-credentials}] makes {file: /secrets/chat/KEY} for each key. The router reads changed files again."`
 
 	Plugins      []plugin `json:"plugins" default:"[]" doc:"Folders of plugins: [{name: alerts, volume: {configMap: {name: alerts}}}] makes /plugins/alerts. volume is any volume of a pod, as configMap, image or persistentVolumeClaim."`
+	Init         list     `json:"extraInitContainers" default:"[]" doc:"Init containers, as one that copies plugins from an image into /plugins/NAME. The volume of a plugin has the name plugin-NAME."`
 	Volumes      list     `json:"extraVolumes" default:"[]" doc:"More volumes of the pod."`
 	VolumeMounts list     `json:"extraVolumeMounts" default:"[]" doc:"Where the container has them."`
 

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -130,26 +131,7 @@ func podOfSet(t *testing.T, set *unstructured.Unstructured) *unstructured.Unstru
 func TestChartAccount(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	apps := s.Namespace(t)
-	mounted := &mount{dir: t.TempDir()}
-	for _, object := range chartObjects(t, chartGoldens+"/rbac.yaml", ns, apps) {
-		switch object.GetKind() {
-		case "ConfigMap":
-			mounted.text, _, _ = unstructured.NestedString(object.Object, "data", "config.yaml")
-		case "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding":
-			_, err := clientOf(s, object).Create(t.Context(), object, metav1.CreateOptions{})
-			must.Succeed(t, err)
-			t.Cleanup(func() { _ = clientOf(s, object).Delete(t.Context(), object.GetName(), metav1.DeleteOptions{}) })
-		}
-	}
-	for from, to := range map[string]string{
-		"cluster:\n":           fmt.Sprintf("cluster:\n  kubeconfig: %q\n", accountKubeconfig(t, s, ns, "deltarouter")),
-		"/var/lib/deltarouter": t.TempDir(), ": :8081": ": 127.0.0.1:0", "api: 127.0.0.1:8484": `api: ""`,
-	} {
-		if strings.Count(mounted.text, from) != 1 {
-			t.Fatalf("%q is not once in\n%s", from, mounted.text)
-		}
-		mounted.text = strings.ReplaceAll(mounted.text, from, to)
-	}
+	mounted := &mount{dir: t.TempDir(), text: installAccount(t, s, ns, apps)}
 	mounted.write(t)
 	t.Setenv("POD_NAMESPACE", ns)
 	t.Setenv("POD_NAME", "deltarouter-0")
@@ -171,7 +153,7 @@ func TestChartAccount(t *testing.T) {
 	node := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": ns}}}
 	_, err := nodes.Create(t.Context(), node, metav1.CreateOptions{})
 	must.Succeed(t, err)
-	t.Cleanup(func() { _ = nodes.Delete(t.Context(), ns, metav1.DeleteOptions{}) })
+	deleteAtEnd(t, nodes, ns)
 	router.Expect(t, "maps added "+ns+"/work", "maps added "+apps+"/work", "nodes added "+ns)
 
 	valid := mounted.text
@@ -191,6 +173,46 @@ func TestChartAccount(t *testing.T) {
 	if n := refused(t, s, ns); n != before {
 		t.Errorf("the API server refused %d requests of the router", n-before)
 	}
+}
+
+// installAccount creates the account and the roles of a rendered chart. It returns the configuration
+// of its ConfigMap, with the token of the account and with the folders and ports of this machine.
+func installAccount(t *testing.T, s *sandboxtest.Sandbox, ns, apps string) (config string) {
+	t.Helper()
+	for _, object := range chartObjects(t, chartGoldens+"/rbac.yaml", ns, apps) {
+		switch object.GetKind() {
+		case "ConfigMap":
+			config, _, _ = unstructured.NestedString(object.Object, "data", "config.yaml")
+		case "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding":
+			_, err := clientOf(s, object).Create(t.Context(), object, metav1.CreateOptions{})
+			must.Succeed(t, err)
+			if object.GetNamespace() == "" {
+				deleteAtEnd(t, clientOf(s, object), object.GetName())
+			}
+		}
+	}
+	for from, to := range map[string]string{
+		"cluster:\n":           fmt.Sprintf("cluster:\n  kubeconfig: %q\n", accountKubeconfig(t, s, ns, "deltarouter")),
+		"/var/lib/deltarouter": t.TempDir(), ": :8081": ": 127.0.0.1:0", "api: 127.0.0.1:8484": `api: ""`,
+	} {
+		if strings.Count(config, from) != 1 {
+			t.Fatalf("%q is not once in\n%s", from, config)
+		}
+		config = strings.ReplaceAll(config, from, to)
+	}
+	return config
+}
+
+// deleteAtEnd deletes an object without a namespace at the end of the test.
+func deleteAtEnd(t *testing.T, objects dynamic.ResourceInterface, name string) {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), routertest.Patience)
+		defer cancel()
+		if err := objects.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // refused returns the number of requests that the API server refused to the account of the chart.
