@@ -45,7 +45,7 @@ type values struct {
 	VolumeMounts list     `json:"extraVolumeMounts" default:"[]" doc:"Where the container has them."`
 
 	ServiceAccount serviceAccount `json:"serviceAccount" doc:"The identity of the router in the cluster."`
-	RBAC           rbac           `json:"rbac" doc:"The rights of the router. helm test names the missing ones. With config.cluster.events, the chart adds the right to create Events by itself."`
+	RBAC           rbac           `json:"rbac" doc:"The rights of the router: router rbac -namespace NAMESPACE -o helm-values prints them for a configuration and the namespace of the release."`
 
 	PodAnnotations object `json:"podAnnotations" default:"{}" doc:"Annotations of the pod."`
 	PodLabels      object `json:"podLabels" default:"{}" doc:"Labels of the pod."`

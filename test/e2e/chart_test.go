@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -104,6 +107,54 @@ func TestChartManifests(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestChartRights shows that the chart takes the rights in the form that router rbac -o helm-values
+// prints, and that the sets of values of the chart have exactly those of their configurations.
+func TestChartRights(t *testing.T) {
+	for file, namespace := range map[string]string{
+		chartGoldens + "/minimal.values.yaml": "chart-release", chartGoldens + "/rbac.values.yaml": "chart-release",
+		chartGoldens + "/monitoring.values.yaml": "chart-release", chartGoldens + "/hardened.values.yaml": "chart-release",
+		"../../deploy/manifests/values.yaml": "deltarouter",
+	} {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			values := map[string]any{}
+			text, err := os.ReadFile(file)
+			must.Succeed(t, err)
+			must.Succeed(t, yaml.Unmarshal(text, &values))
+			config, ok := values["config"].(map[string]any)
+			if !ok {
+				t.Fatal("it has no configuration")
+			}
+			config["version"] = 1
+			text, err = json.Marshal(config) // JSON is YAML
+			must.Succeed(t, err)
+			rbac := routertest.Command("rbac", "-config", "-", "-namespace", namespace, "-o", "helm-values")
+			rbac.Stdin = bytes.NewReader(text)
+			out, err := rbac.Output()
+			must.Succeed(t, err)
+			printed := map[string]any{}
+			must.Succeed(t, yaml.Unmarshal(out, &printed))
+			has, err := json.Marshal(withRules(values["rbac"]))
+			must.Succeed(t, err)
+			needs, err := json.Marshal(withRules(printed["rbac"]))
+			must.Succeed(t, err)
+			if !bytes.Equal(has, needs) {
+				t.Errorf("it has\n%s\nrouter rbac prints\n%s", has, needs)
+			}
+		})
+	}
+}
+
+// withRules returns the rights without an empty list or map of rules.
+func withRules(rights any) map[string]any {
+	all, _ := rights.(map[string]any)
+	maps.DeleteFunc(all, func(_ string, rules any) bool {
+		list, _ := rules.([]any)
+		byNamespace, _ := rules.(map[string]any)
+		return len(list)+len(byNamespace) == 0
+	})
+	return all
 }
 
 // podOfSet returns the pod of a StatefulSet, with an emptyDir in place of the volume of its claim.
