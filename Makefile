@@ -32,8 +32,7 @@ router: ## build bin/router alone
 image: ## build the container image, dist/image, as an OCI layout for linux/amd64 and linux/arm64
 	go -C hack/release run . image -out $(CURDIR)/dist/image
 
-# A packaged chart belongs here too, once there is one: before the checksums are written.
-release: ## build the artifacts of a release, dist/release: archives, SBOMs, image, checksums
+release: ## build the artifacts of a release, dist/release: archives, SBOMs, chart, image, checksums
 	go -C hack/release run . release -out $(CURDIR)/dist/release
 
 release-check: release ## build the release again, in a clone of the last commit, and compare the checksums

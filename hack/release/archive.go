@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // checksumsFile lists the SHA-256 of all other artifacts, in the format of sha256sum.
@@ -45,6 +46,11 @@ func release(ctx context.Context, o options, stdout io.Writer) error {
 		}
 		artifacts = append(artifacts, made...)
 	}
+	chart, err := s.packChart()
+	if err != nil {
+		return err
+	}
+	artifacts = append(artifacts, chart)
 	linux := slices.DeleteFunc(slices.Clone(o.platforms), func(p platform) bool { return p.os != "linux" })
 	if len(linux) > 0 {
 		packed, err := s.packImage(linux, routers, stdout)
@@ -85,15 +91,19 @@ func (s source) archive(ctx context.Context, p platform, router []byte) ([]artif
 	entries = append(entries,
 		entry{name: path.Join(name, "THIRD-PARTY-LICENSES.txt"), mode: 0o644, content: licenses},
 		entry{name: path.Join(name, "router"), mode: 0o755, content: router})
+	packed, err := compressTar(entries, s.time)
+	return []artifact{{name + ".tar.gz", packed}, {name + ".cdx.json", bill}}, err
+}
+
+// compressTar returns a .tar.gz without a time in its header.
+func compressTar(entries []entry, modified time.Time) ([]byte, error) {
 	var packed bytes.Buffer
 	compressor := gzip.NewWriter(&packed)
-	if err := writeTar(compressor, entries, s.time); err != nil {
+	if err := writeTar(compressor, entries, modified); err != nil {
 		return nil, err
 	}
-	if err := compressor.Close(); err != nil {
-		return nil, err
-	}
-	return []artifact{{name + ".tar.gz", packed.Bytes()}, {name + ".cdx.json", bill}}, nil
+	err := compressor.Close()
+	return packed.Bytes(), err
 }
 
 // packImage returns the image as a tar file of its layout, the oci-archive of skopeo and podman.

@@ -12,8 +12,8 @@
 //
 //	go -C hack/release run . release -out FOLDER
 //
-// which writes, for each platform, an archive and a bill of materials, then the image as a tar
-// file, and the checksums of all.
+// which writes, for each platform, an archive and a bill of materials, then the packaged chart, the
+// image as a tar file, and the checksums of all.
 //
 // All write the same bytes for the same commit and the same version of Go. All times are those of
 // the commit, or of $SOURCE_DATE_EPOCH.

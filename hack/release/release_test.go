@@ -45,7 +45,7 @@ func TestRelease(t *testing.T) {
 	}
 
 	name := "deltarouter_1.2.3_linux_" + runtime.GOARCH
-	want := []string{"checksums.txt", name + ".cdx.json", name + ".tar.gz", "deltarouter_1.2.3_image.tar"}
+	want := []string{"checksums.txt", name + ".cdx.json", name + ".tar.gz", "deltarouter-1.2.3.tgz", "deltarouter_1.2.3_image.tar"}
 	if got := slices.Sorted(maps.Keys(sums)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("artifacts %q, want %q", got, want)
 	}
@@ -58,6 +58,7 @@ func TestRelease(t *testing.T) {
 	}
 	t.Run("archive", func(t *testing.T) { checkArchive(t, first, name) })
 	t.Run("bill", func(t *testing.T) { checkBill(t, first, name) })
+	t.Run("chart", func(t *testing.T) { checkChart(t, first) })
 	t.Run("image", func(t *testing.T) {
 		layout := filepath.Join(t.TempDir(), "image")
 		content, err := os.Open(filepath.Join(first, "deltarouter_1.2.3_image.tar"))
@@ -116,6 +117,48 @@ func extract(t *testing.T, from io.Reader, dir string) (names []string) {
 		content, err := io.ReadAll(files)
 		succeed(t, err)
 		succeed(t, os.WriteFile(path, content, fs.FileMode(header.Mode)))
+	}
+}
+
+// checkChart checks the packaged chart. hack/chart tests the chart itself.
+func checkChart(t *testing.T, release string) {
+	t.Helper()
+	packed, err := os.Open(filepath.Join(release, "deltarouter-1.2.3.tgz"))
+	succeed(t, err)
+	defer packed.Close()
+	content, err := gzip.NewReader(packed)
+	succeed(t, err)
+	text := make(map[string]string)
+	for files := tar.NewReader(content); ; {
+		header, err := files.Next()
+		if err == io.EOF { //nolint:errorlint // tar returns io.EOF itself
+			break
+		}
+		succeed(t, err)
+		data, err := io.ReadAll(files)
+		succeed(t, err)
+		text[header.Name] = string(data)
+	}
+	for _, name := range []string{"values.yaml", "values.schema.json", "templates/statefulset.yaml"} {
+		if text["deltarouter/"+name] == "" {
+			t.Errorf("the chart has no %s", name)
+		}
+	}
+	for _, line := range []string{"name: deltarouter\n", "version: \"1.2.3\"\n", "appVersion: \"1.2.3\"\n"} {
+		if !strings.Contains(text["deltarouter/Chart.yaml"], line) {
+			t.Errorf("Chart.yaml has no line %sbut\n%s", line, text["deltarouter/Chart.yaml"])
+		}
+	}
+}
+
+// TestChartVersion checks that every version of git describe becomes a semantic version.
+func TestChartVersion(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.2.3": "1.2.3", "1.2.3-rc.1": "1.2.3-rc.1", "v1.2.3-4-gabc-dirty": "1.2.3-4-gabc-dirty", "0123456": "0.0.0-g0123456", "a_b": "0.0.0-ga-b",
+	} {
+		if got := (source{version: version}).chartVersion(); got != want {
+			t.Errorf("version %s: chart %s, want %s", version, got, want)
+		}
 	}
 }
 
