@@ -104,7 +104,7 @@ generate: ## regenerate all generated files
 	go test -count=1 -run 'TestGuarantees|TestArchitectureTables' ./test/arch -update
 	go run ./hack/diagram docs/img
 	go run ./hack/monitoring deploy/monitoring
-	go -C hack/chart run -trimpath .
+	CGO_ENABLED=0 go -C hack/chart run -trimpath .
 	@if [ -x bin/sandbox ]; then CGO_ENABLED=0 go test -trimpath -count=1 -run TestBuiltin ./test/schemas -args -update; \
 	else echo "the built-in schemas stay as they are: they are read from bin/sandbox, which make build makes"; fi
 	$(call each,$(CODE),go generate ./...)
