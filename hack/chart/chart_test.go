@@ -164,3 +164,21 @@ func TestRestarts(t *testing.T) {
 		t.Error("a change of cluster does not replace the pod")
 	}
 }
+
+// TestDocument shows that the values in docs/OPERATIONS.md are valid.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs", "OPERATIONS.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n### With Helm\n")
+	_, block, _ := strings.Cut(section, "\n```yaml\n")
+	block, _, found := strings.Cut(block, "\n```\n")
+	values := map[string]any{}
+	if err := yaml.Unmarshal([]byte(block), &values); err != nil || !found {
+		t.Fatal(err, found)
+	}
+	if _, err := render(namespace, values); err != nil {
+		t.Error(err)
+	}
+}
