@@ -12,7 +12,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
-// TestGetWatch shows the output of each flag of a watch, and that an end by the router is a failure.
+// TestGetWatch shows the output of each flag of a watch, and that an end by the router is a
+// failure.
 func TestGetWatch(t *testing.T) {
 	pod := func(kind, name string, version int) api.WatchEvent {
 		return api.WatchEvent{Type: kind, Object: json.RawMessage(fmt.Sprintf(`{"kind":"Pod","metadata":{"name":%q,"namespace":"ns","resourceVersion":"%d"}}`, name, version))}
@@ -90,7 +91,8 @@ func TestGetWatchIsInterrupted(t *testing.T) {
 	if code := run(ctx, []string{"get", "pods", "-w", "-o", "name", "-api", addr}, &out, &errs); code != 0 || out.String() != "p1\n" || errs.Len() > 0 {
 		t.Errorf("exit code %d\nstdout: %s\nstderr: %s", code, &out.Buffer, &errs)
 	}
-	if code := run(ctx, []string{"get", "pods", "-w", "-api", addr}, &out, &errs); code != 0 || errs.Len() > 0 { // interrupted before the first answer
+	// interrupted before the first answer
+	if code := run(ctx, []string{"get", "pods", "-w", "-api", addr}, &out, &errs); code != 0 || errs.Len() > 0 {
 		t.Errorf("exit code %d\nstderr: %s", code, &errs)
 	}
 }

@@ -1,5 +1,5 @@
-// Command router routes the changes of a Kubernetes cluster as a configuration file says. commands.go
-// lists its commands; router help prints them.
+// Command router routes the changes of a Kubernetes cluster as a configuration file says.
+// commands.go lists its commands; router help prints them.
 //
 // It exits with 0 when it was stopped as asked, 1 when it failed while running, 2 if the command
 // line, the configuration or another input has a mistake.

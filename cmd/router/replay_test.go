@@ -207,7 +207,8 @@ routes:
 		node("0", "existing", 1, "True"), `{"at":0,"op":"synced","source":"pods"}`, `{"at":0,"op":"synced","source":"nodes"}`,
 		node("60", "updated", 2, "False"), node("600", "updated", 3, "True"), node("660", "updated", 4, "False"), node("690", "updated", 5, "True"),
 		`{"at":7200,"op":"end"}`, "")
-	synctest.Test(t, func(t *testing.T) { // a busy machine cannot outlast the two minutes of the rule
+	// a busy machine cannot outlast the two minutes of the rule
+	synctest.Test(t, func(t *testing.T) {
 		came, log := replayed(t, 0, "-config", "config.yaml", "-speed", "3600", "r.ndjson")
 		for route, want := range map[string][]string{"down": {`{"op":"entered","pods":0}`, `{"op":"left","pods":0}`}, "late": {`{"op":"entered"}`}} {
 			var got []string

@@ -19,7 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens")
 
-// namespace is the namespace of the goldens. test/e2e replaces it, and applies them to an API server.
+// namespace is the namespace of the goldens. test/e2e replaces it, and applies them to an API
+// server.
 const namespace = "chart-release"
 
 // sets returns the names of the sets of values.

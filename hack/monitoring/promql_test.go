@@ -58,8 +58,8 @@ type usage struct {
 	problems []string
 }
 
-// read finds the metrics and labels of an expression. What it cannot classify is a metric, and so a
-// problem: Prometheus reports other mistakes.
+// read finds the metrics and labels of an expression. It takes each other word for a metric, which
+// the test then reports as unknown. Prometheus reports other mistakes.
 func read(expr string, known map[string][]string) (u usage) {
 	expr = rangeOf.ReplaceAllString(text.ReplaceAllString(expr, `""`), "")
 	for _, m := range grouping.FindAllStringSubmatch(expr, -1) {

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// checkImage checks the layout of an image. Printed is what the command printed about it.
+// checkImage checks the layout of an image. printed is the output of the command that wrote it.
 func checkImage(t *testing.T, dir, printed string) {
 	t.Helper()
 	index, img := open(t, dir)

@@ -18,8 +18,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// readModules returns what the compiler recorded in a binary: the modules that it contains, and the
-// version of Go.
+// readModules returns the compiler's record in a binary: its modules, and the version of Go.
 func readModules(binary []byte) (*debug.BuildInfo, error) {
 	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {

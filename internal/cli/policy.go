@@ -1,5 +1,5 @@
-// Package cli has the shared parts of the router's commands: the table of commands with its help and
-// completion, flags, printing, and the connection to a running router.
+// Package cli has the shared parts of the router's commands: the table of commands with its help
+// and completion, flags, printing, and the connection to a running router.
 package cli
 
 import (

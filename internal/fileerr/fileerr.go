@@ -1,5 +1,5 @@
-// Package fileerr words the errors of files: the texts of the operating system name a system call
-// and a code, and not what a user can change.
+// Package fileerr words the errors of files, so that a message names the file, the cause and a
+// remedy: the texts of the operating system name a system call and a code.
 package fileerr
 
 import (

@@ -100,7 +100,8 @@ func (s *Cache) newStream(q api.Query, show func(api.WatchEvent) error) (*object
 	return stream, nil
 }
 
-// observe takes a change of a store. It never blocks: the first change without room ends the stream.
+// observe takes a change of a store. It never blocks: the first change without room ends the
+// stream.
 func (s *objectStream) observe(before, now *event.Object) {
 	if !named(s.query, cmp.Or(now, before).Key()) || before != nil && now != nil && before.Raw() == now.Raw() {
 		return

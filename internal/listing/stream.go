@@ -26,8 +26,8 @@ type Stream struct {
 	widths  []int      // of the columns so far
 }
 
-// NewStream makes a Stream. With events, a row or a name begins with the type of the change, and the
-// other formats print an object with the fields type and object.
+// NewStream makes a Stream. With events, a row or a name begins with the type of the change, and
+// the other formats print an object with the fields type and object.
 func NewStream(out io.Writer, format string, events bool) (*Stream, error) {
 	p, err := New(out, format, true)
 	return &Stream{printer: p, out: out, events: events}, err

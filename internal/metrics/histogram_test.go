@@ -59,8 +59,8 @@ func TestNativeHistograms(t *testing.T) {
 	}
 }
 
-// BenchmarkObserve prints the costs that histogram.go states: of an observation without exemplar and
-// with one, and the bytes of a histogram with as many native buckets as it may have.
+// BenchmarkObserve prints the costs that histogram.go states: of an observation without exemplar
+// and with one, and the bytes of a histogram with as many native buckets as it may have.
 func BenchmarkObserve(b *testing.B) {
 	for name, step := range map[string]time.Duration{"plain": 0, "exemplar": time.Second} {
 		b.Run(name, func(b *testing.B) {

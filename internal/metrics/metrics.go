@@ -173,8 +173,8 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(counted, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes, EnableOpenMetrics: true})
 }
 
-// CountDeadLettered returns the number of deltas of a route that became dead letters in this process,
-// stored or only logged.
+// CountDeadLettered returns the number of deltas of a route that became dead letters in this
+// process, stored or only logged.
 func (m *Metrics) CountDeadLettered(route string) float64 {
 	var value dto.Metric
 	if err := m.RouteDeltas.WithLabelValues(route, DeadLettered).Write(&value); err != nil {

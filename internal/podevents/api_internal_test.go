@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// TestCreate shows the request, and the errors of answers; test/e2e shows that an API server accepts
-// it.
+// TestCreate shows the request, and the errors of answers; test/e2e shows that an API server
+// accepts it.
 func TestCreate(t *testing.T) {
 	status := http.StatusCreated
 	var got corev1.Event

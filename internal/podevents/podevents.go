@@ -2,10 +2,11 @@
 // its pod, which kubectl describe pod shows. The router collects its conditions every few seconds
 // and passes them to a [Reporter], which creates an Event for each one that is new.
 //
-// The Events are of core/v1 (https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1).
-// The recorder of client-go is not used: it creates Events in the background without a way to wait
-// for them, so an Event about a rejected start would be lost, and it adds the OpenAPI packages to
-// the binary. The reporter needs no more than the verb create.
+// The Events are of core/v1
+// (https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1). The recorder of
+// client-go is not used: it creates Events in the background without a way to wait for them, so an
+// Event about a rejected start would be lost, and it adds the OpenAPI packages to the binary. The
+// reporter needs no more than the verb create.
 package podevents
 
 import (
@@ -84,10 +85,10 @@ func (r *Reporter) Observe(conditions []Condition) {
 	}
 }
 
-// Report creates an Event for each condition that is new, and for one that still holds after half an
-// hour. conditions are all that hold now, each reason and subject once. Events beyond the rate limit
-// (25, and one each five minutes) are created by a later call. The error is the first of the API
-// server; a later call tries again.
+// Report creates an Event for each condition that is new, and for one that still holds after half
+// an hour. conditions are all that hold now, each reason and subject once. Events beyond the rate
+// limit (25, and one each five minutes) are created by a later call. The error is the first of the
+// API server; a later call tries again.
 func (r *Reporter) Report(ctx context.Context, conditions []Condition) error {
 	hold := make(map[key]bool, len(conditions))
 	var failed error

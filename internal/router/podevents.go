@@ -23,8 +23,8 @@ type podEvents struct {
 	failure  string // the last one that was logged
 }
 
-// newPodEvents returns nil if the configuration does not ask for Events, or if the environment names
-// no pod.
+// newPodEvents returns nil if the configuration does not ask for Events, or if the environment
+// names no pod.
 func newPodEvents(cluster config.Cluster, client *informer.Client, opts Options) *podEvents {
 	if !cluster.Events {
 		return nil
@@ -43,12 +43,8 @@ func (e *podEvents) rejected(ctx context.Context, problems config.Problems) {
 	if e == nil {
 		return
 	}
-	texts := make([]string, 0, len(problems))
-	for _, p := range problems {
-		texts = append(texts, p.Error())
-	}
 	e.report(ctx, []podevents.Condition{
-		{Reason: podevents.ConfigRejected, Message: "the configuration was rejected, and the router does not start: " + firstOf(texts)},
+		{Reason: podevents.ConfigRejected, Message: "the configuration was rejected, and the router does not start: " + firstOf(textsOf(problems))},
 	})
 }
 

@@ -117,14 +117,7 @@ func (r *router) tryReload(ctx context.Context) error {
 			"sources", len(r.Set.Plan.Config.Sources), "routes", len(r.Set.Plan.Config.Routes))
 		return nil
 	}
-	problems := []string{err.Error()}
-	var found config.Problems
-	if errors.As(err, &found) {
-		problems = problems[:0]
-		for _, p := range found {
-			problems = append(problems, p.Error())
-		}
-	}
+	problems := textsOf(err)
 	reason := firstOf(problems)
 	r.reloads.failed.Store(&reason)
 	r.Metrics.ConfigReloadOK.Set(0)
@@ -132,6 +125,18 @@ func (r *router) tryReload(ctx context.Context) error {
 		r.Log.Error("the configuration was not reloaded, and the former one continues", "err", problem)
 	}
 	return err
+}
+
+// textsOf returns the text of each problem of a configuration, or of another error.
+func textsOf(err error) (texts []string) {
+	found, ok := errors.AsType[config.Problems](err)
+	if !ok {
+		return []string{err.Error()}
+	}
+	for _, p := range found {
+		texts = append(texts, p.Error())
+	}
+	return texts
 }
 
 // firstOf returns the first of some problems, and the number of the others.
@@ -290,8 +295,8 @@ func (r *router) forget(ctx context.Context) {
 	_ = within(ctx, func(ctx context.Context) error { return r.State.Forget(ctx, r.Set.Plan) })
 }
 
-// watchedFile notices a changed content of a configuration: of a file, including a changed symlink on
-// its path, or of the files of a folder.
+// watchedFile notices a changed content of a configuration: of a file, including a changed symlink
+// on its path, or of the files of a folder.
 type watchedFile struct {
 	path    string
 	state   map[string]fs.FileInfo // of the last check, by name; nil: there was no file

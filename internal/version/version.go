@@ -22,17 +22,16 @@ type Info struct {
 	Formats
 }
 
-// Formats are the versions of what the router exchanges with handlers, and with other versions of
-// itself.
+// Formats are the versions of the interfaces to handlers, and of the state file.
 type Formats struct {
 	// Handlers are the versions of the interfaces to handlers, by kind of handler and interface.
 	Handlers map[string]map[string]int `json:"handlers"`
 	State    int                       `json:"stateFormat"` // format of the state file that this build writes
 }
 
-// Stamp is what the linker writes into a binary (go build -ldflags "-X main.version=…"). The
-// compiler's own record of the commit is missing in git worktrees, and depends on the tags of the
-// clone, so that builds of one commit would differ.
+// Stamp contains the values that the linker writes into a binary, with go build -ldflags "-X
+// main.version=…". The compiler's own record of the commit is missing in git worktrees, and depends
+// on the tags of the clone, so that builds of one commit would differ.
 type Stamp struct {
 	Version    string
 	Commit     string // empty: the compiler's record is used
@@ -40,7 +39,7 @@ type Stamp struct {
 	Modified   string // "true" or "false"
 }
 
-// Describe combines the stamp with what the compiler recorded in the binary.
+// Describe combines the stamp with the compiler's record in the binary.
 func Describe(stamp Stamp, build *debug.BuildInfo, formats Formats) Info {
 	info := Info{
 		Version: stamp.Version, Commit: stamp.Commit, CommitTime: stamp.CommitTime, Modified: stamp.Modified == "true",

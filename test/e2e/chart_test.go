@@ -30,8 +30,8 @@ import (
 // chartGoldens is the folder of the manifests that hack/chart renders from deploy/chart.
 const chartGoldens = "../../hack/chart/testdata"
 
-// chartObjects returns the objects of a file of manifests. ns replaces the namespace of the release,
-// apps the other namespace of the goldens.
+// chartObjects returns the objects of a file of manifests. ns replaces the namespace of the
+// release, apps the other namespace of the goldens.
 func chartObjects(t *testing.T, file, ns, apps string) (all []*unstructured.Unstructured) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -177,8 +177,8 @@ func podOfSet(t *testing.T, set *unstructured.Unstructured) *unstructured.Unstru
 }
 
 // TestChartAccount runs the router with the ServiceAccount, the roles and the mounted configuration
-// of a rendered chart: it gets the changes of all its sources and creates Events, and the API server
-// refuses none of its requests. A change of the ConfigMap needs no restart.
+// of a rendered chart: it gets the changes of all its sources and creates Events, and the API
+// server refuses none of its requests. A change of the ConfigMap needs no restart.
 func TestChartAccount(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	apps := s.Namespace(t)
@@ -226,8 +226,9 @@ func TestChartAccount(t *testing.T) {
 	}
 }
 
-// installAccount creates the account and the roles of a rendered chart. It returns the configuration
-// of its ConfigMap, with the token of the account and with the folders and ports of this machine.
+// installAccount creates the account and the roles of a rendered chart. It returns the
+// configuration of its ConfigMap, with the token of the account and with the folders and ports of
+// this machine.
 func installAccount(t *testing.T, s *sandboxtest.Sandbox, ns, apps string) (config string) {
 	t.Helper()
 	for _, object := range chartObjects(t, chartGoldens+"/rbac.yaml", ns, apps) {

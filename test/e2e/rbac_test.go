@@ -83,9 +83,9 @@ func TestGeneratedRights(t *testing.T) {
 	})
 }
 
-// unusedRights returns the rights that no request needs. It leaves out those that are needed in rare
-// cases only: to get an object, to list where a watch sends the initial objects, and to create one by
-// apply. The audit log has no requests for paths.
+// unusedRights returns the rights that no request needs. It leaves out those that are needed in
+// rare cases only: to get an object, to list where a watch sends the initial objects, and to create
+// one by apply. The audit log has no requests for paths.
 func unusedRights(rules rbac.Rules, requests []sandboxtest.Request) (unused []string) {
 	for namespace, list := range rules {
 		for _, rule := range list {

@@ -19,8 +19,9 @@ import (
 
 // Request is a request to the API server, from its audit log.
 type Request struct {
-	Time      time.Time
-	User      string // admin, limited, a ServiceAccount, or the user whom the administrator impersonates
+	Time time.Time
+	// admin, limited, a ServiceAccount, or the user whom the administrator impersonates
+	User      string
 	UserAgent string
 	Verb      string // get, list, watch, create, …
 	Group     string

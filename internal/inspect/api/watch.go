@@ -17,8 +17,8 @@ const (
 	WatchError    = "ERROR"  // the last line of a stream that the router ends
 )
 
-// WatchEvent is a line of a stream of objects. The stream begins with the objects that match, in the
-// order of their namespaces and names, as ADDED. LISTED follows, and then each change.
+// WatchEvent is a line of a stream of objects. The stream begins with the objects that match, in
+// the order of their namespaces and names, as ADDED. LISTED follows, and then each change.
 type WatchEvent struct {
 	Type string `json:"type"`
 	// the object, as an [Answer] shows it; for DELETED, its last state that matched
