@@ -7,6 +7,10 @@ CODE    := $(filter-out ./tools,$(MODULES))
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 FUZZTIME ?= 20s
 
+# Leaves out the trace pages of grpc, whose templates would make the router 9 MB larger: see
+# docs/RATIONALE.md. The router is also built in hack/release, test/routertest, bench and .ci/run.
+TAGS := grpcnotrace
+
 GOLANGCI_VERSION := $(shell awk '$$1 == "github.com/golangci/golangci-lint/v2" { print $$2 }' tools/go.mod)
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
@@ -27,7 +31,7 @@ run: router plugins-go bin/sandbox ## run config.yaml on a temporary cluster, or
 build: router plugins bin/sandbox ## build bin/router, bin/sandbox and the example plugins
 
 router: ## build bin/router alone
-	@CGO_ENABLED=0 sh hack/progress.sh bin/router go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/router ./cmd/router
+	@CGO_ENABLED=0 sh hack/progress.sh bin/router go build -trimpath -tags $(TAGS) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/router ./cmd/router
 
 image: ## build the container image, dist/image, as an OCI layout for linux/amd64 and linux/arm64
 	go -C hack/release run . image -out $(CURDIR)/dist/image

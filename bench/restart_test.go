@@ -10,7 +10,7 @@ import (
 // measures times.
 func TestRestart(t *testing.T) {
 	router := filepath.Join(t.TempDir(), "router")
-	build := exec.CommandContext(t.Context(), "go", "build", "-C", "..", "-trimpath", "-o", router, "./cmd/router")
+	build := exec.CommandContext(t.Context(), "go", "build", "-C", "..", "-trimpath", "-tags", "grpcnotrace", "-o", router, "./cmd/router")
 	// the flags of the Makefile, to share its cache
 	build.Env = append(build.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

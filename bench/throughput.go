@@ -122,7 +122,7 @@ func (b *routers) build() error {
 		env  []string
 		args []string
 	}{
-		{[]string{"CGO_ENABLED=0"}, []string{"-C", "..", "build", "-trimpath", "-o", filepath.Join(b.dir, "router"), "./cmd/router"}},
+		{[]string{"CGO_ENABLED=0"}, []string{"-C", "..", "build", "-trimpath", "-tags", "grpcnotrace", "-o", filepath.Join(b.dir, "router"), "./cmd/router"}},
 		{
 			[]string{"GOOS=wasip1", "GOARCH=wasm"},
 			[]string{"-C", "../examples/plugins/restart-alert", "build", "-trimpath", "-ldflags", "-s -w", "-buildmode=c-shared", "-o", filepath.Join(b.dir, "restart-alert.wasm"), "."},

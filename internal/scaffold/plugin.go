@@ -94,7 +94,7 @@ func (l language) of(name string) language {
 func (l language) files(dir, name string) (files []file, err error) {
 	more := ""
 	if l.more != "" {
-		more = "\n" + l.more + "\n"
+		more = "\n\n" + l.more
 	}
 	values := map[string]string{"Name": name, "Language": l.title, "Build": l.build, "Needs": l.needs, "Source": l.source, "More": more}
 	for _, folder := range []string{"templates/plugin/all", "templates/plugin/" + l.name} {

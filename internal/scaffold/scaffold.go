@@ -3,14 +3,13 @@
 package scaffold
 
 import (
-	"bytes"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"text/template"
+	"regexp"
 
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
@@ -27,21 +26,26 @@ type file struct {
 	text []byte
 }
 
-// render fills in a template of templates/.
-func render(name string, values any) ([]byte, error) {
+// placeholder is a value in a template, as {{.Name}}.
+var placeholder = regexp.MustCompile(`\{\{\.(\w+)\}\}`)
+
+// render fills in the placeholders of a template of templates/. text/template is not used: it finds
+// methods by name at run time, so the linker would keep every exported method of the program.
+func render(name string, values map[string]string) ([]byte, error) {
 	text, err := templates.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("template %s: %w", name, err)
 	}
-	t, err := template.New(name).Option("missingkey=error").Parse(string(text))
-	if err != nil {
-		return nil, fmt.Errorf("template: %w", err)
-	}
-	var out bytes.Buffer
-	if err := t.Execute(&out, values); err != nil {
-		return nil, fmt.Errorf("template: %w", err)
-	}
-	return out.Bytes(), nil
+	var missing error
+	filled := placeholder.ReplaceAllStringFunc(string(text), func(found string) string {
+		key := placeholder.FindStringSubmatch(found)[1]
+		value, ok := values[key]
+		if !ok {
+			missing = fmt.Errorf("template %s: the value of %s is missing", name, found)
+		}
+		return value
+	})
+	return []byte(filled), missing
 }
 
 // write writes files that do not exist, and the folders that they are in. If one of them exists,

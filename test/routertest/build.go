@@ -26,7 +26,7 @@ func buildAndRun(m *testing.M) int {
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary = filepath.Join(dir, "router")
 	// The flags of the Makefile, to share its cache.
-	build := exec.Command("go", "build", "-trimpath", "-o", binary, "../../cmd/router")
+	build := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", binary, "../../cmd/router")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building the router: %v\n%s", err, out)
