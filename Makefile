@@ -105,6 +105,7 @@ tidy-check:
 generate: ## regenerate all generated files
 	go run ./cmd/router schema config > docs/config.schema.json
 	go run ./cmd/router schema reference > docs/CONFIG.md
+	go run ./cmd/router crds > deploy/crds/crds.yaml
 	go test -count=1 -run 'TestGuarantees|TestArchitectureTables' ./test/arch -update
 	go run ./hack/diagram docs/img
 	go run ./hack/monitoring deploy/monitoring

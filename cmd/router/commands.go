@@ -32,6 +32,7 @@ func program() *cli.Program {
 				replayCommand(),
 				pluginCommand(),
 				schemaCommand(),
+				crdsCommand(),
 				cli.CompletionCommand(),
 				versionCommand(),
 			},

@@ -9,6 +9,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/config/reference"
+	"github.com/deltarouter/deltarouter/internal/crds"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -96,4 +97,27 @@ func (p *pull) run(ctx context.Context, s cli.Streams, _ []string) error {
 	}
 	fmt.Fprintf(s.Out, "%s: %d resources\n", path, n)
 	return nil
+}
+
+// crdsCommand prints the CustomResourceDefinitions.
+func crdsCommand() cli.Command {
+	return cli.Command{
+		Name:    "crds",
+		Summary: "Print the CustomResourceDefinitions of routes and clusterroutes",
+		Description: `
+Their schemas are those of the routes of a configuration. Apply them again after an update of the router.`,
+		Examples: []cli.Example{
+			{Line: "router crds | kubectl apply --server-side -f -", Text: "install or update them"},
+		},
+		Setup: func(*cli.Flags) cli.Run {
+			return func(_ context.Context, s cli.Streams, _ []string) error {
+				text, err := crds.Manifests()
+				if err != nil {
+					return err
+				}
+				_, err = s.Out.Write(text)
+				return err
+			}
+		},
+	}
 }

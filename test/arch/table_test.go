@@ -204,11 +204,13 @@ var allowed = map[string][]string{
 	"internal/statecmd": {"internal/checkpoint", "internal/checkpoint/archive", "internal/cli", "internal/fileerr", "internal/inspect/api", "pkg/config", "pkg/informer"},
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
+	// The output of router crds.
+	"internal/crds": {"internal/config/scalar", "internal/config/tags", "internal/manifest", "pkg/config"},
 	// Templates that the router writes out, and the sources of the SDKs beside them.
 	"internal/scaffold": {"internal/fileerr", "internal/similar", "sdk"},
 	"sdk":               {},
 	"cmd/router": {
-		"internal/fileerr", "internal/cases", "internal/check", "internal/cli", "internal/compile", "internal/config/reference", "internal/emit", "internal/explain", "internal/inspect/api",
+		"internal/fileerr", "internal/cases", "internal/check", "internal/cli", "internal/compile", "internal/config/reference", "internal/crds", "internal/emit", "internal/explain", "internal/inspect/api",
 		"internal/lines", "internal/listing", "internal/printable", "internal/rbac", "internal/recording", "internal/router", "internal/scaffold", "internal/simulate", "internal/statecmd", "internal/terminal", "pkg/config", "pkg/plugins", "pkg/plugins/*",
 		"internal/checkpoint", "internal/version", // for router version
 	},
