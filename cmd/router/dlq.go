@@ -109,7 +109,7 @@ func (d *dlq) run(do func(*dlq, context.Context) error, check func(*dlq) error) 
 		if err := check(d); err != nil {
 			return err
 		}
-		if err := d.Connect(); err != nil {
+		if err := d.Connect(ctx); err != nil {
 			return err
 		}
 		return do(d, ctx)

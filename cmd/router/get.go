@@ -81,7 +81,7 @@ func (g *get) run(ctx context.Context, s cli.Streams, args []string) error {
 	if err := g.parse(args); err != nil {
 		return err
 	}
-	if err := g.Connect(); err != nil {
+	if err := g.Connect(ctx); err != nil {
 		return err
 	}
 	switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/explain"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/remote"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -44,7 +45,7 @@ func explainCommand() cli.Command {
 		Name:    "explain",
 		Summary: "Explain why each route wants a change of an object or not, without a cluster",
 		Description: `
-Look-ups find the objects of -given, or those that the router of -api has cached. Without both, a test with a look-up is
+Look-ups find the objects of -given, or those that the router of -api or -in has cached. Without both, a test with a look-up is
 unknown. The values in Secrets come redacted from a running router.`,
 		Examples: []cli.Example{
 			{Line: "router explain -object pod.yaml", Text: "the pod is new"},
@@ -67,7 +68,7 @@ type offline struct {
 	input       explain.Input
 	object, old string   // paths
 	given       []string // paths
-	api         string
+	router      remote.Options
 	output      string
 	route       string
 }
@@ -78,18 +79,24 @@ func (o *offline) flags(f *cli.Flags) {
 	f.ChoiceVar(&o.input.Op, "op", "", []string{"added", "updated", "deleted", "deselected", "sync"}, "the op of the change")
 	f.StringVar(&o.input.Source, "source", "", "`SOURCE` the source of the object, if several have such objects")
 	f.StringsVar(&o.given, "given", "`FILE` the other objects of the cluster, for look-ups: YAML or JSON, also lists; no others exist then")
-	f.StringVar(&o.api, "api", "", "`ADDR` look other objects up in the cache of the router with this listen.api, as in 127.0.0.1:8484")
+	cli.AddRouter(f, &o.router, "look other objects up in the cache of the router with this listen.api")
 	schemasVar(f, &o.input.Schemas)
 	o.input.Components = components()
 }
 
 // read reads the files.
-func (o *offline) read(s cli.Streams) (err error) {
+func (o *offline) read(ctx context.Context, s cli.Streams) (err error) {
 	if o.object == "" {
 		return cli.Mistakef("-object FILE is missing")
 	}
-	if len(o.given) > 0 && o.api != "" {
-		return cli.Mistakef("-given and -api both tell the other objects: leave one of them out")
+	asks := o.router != remote.Options{}
+	switch err := o.router.Check(); {
+	case err != nil:
+		return cli.Mistakef("%s", err.Error())
+	case len(o.given) > 0 && asks:
+		return cli.Mistakef("-given and a router (-api or -in) both tell the other objects: leave one of them out")
+	case asks && o.router.Addr == "" && o.router.Pod == "":
+		return cli.Mistakef("name the router too, with -in or -api")
 	}
 	paths := append([]string{o.input.Config, o.object, o.old}, o.given...)
 	if others := slices.DeleteFunc(paths, func(path string) bool { return path != "-" }); len(others) > 1 {
@@ -105,10 +112,14 @@ func (o *offline) read(s cli.Streams) (err error) {
 			o.input.Given = append(o.input.Given, text)
 		}
 	}
-	if o.api != "" {
-		o.input.Objects = cached(api.NewClient(o.api))
+	if err != nil || !asks {
+		return cli.Invalid(err)
 	}
-	return cli.Invalid(err)
+	client, err := remote.Open(ctx, o.router)
+	if err == nil {
+		o.input.Objects = cached(client)
+	}
+	return err
 }
 
 // cached returns the objects of the running router.
@@ -135,7 +146,7 @@ func (o *offline) eval(ctx context.Context, s cli.Streams, texts []string) error
 	if len(texts) != 1 {
 		return cli.Mistakef("give one expression, in quotes")
 	}
-	if err := o.read(s); err != nil {
+	if err := o.read(ctx, s); err != nil {
 		return err
 	}
 	value, err := explain.Eval(ctx, texts[0], o.input)
@@ -164,7 +175,7 @@ func indented(value []byte) []byte {
 
 // runExplain explains the decisions of routes.
 func (o *offline) runExplain(ctx context.Context, s cli.Streams, _ []string) error {
-	if err := o.read(s); err != nil {
+	if err := o.read(ctx, s); err != nil {
 		return err
 	}
 	all, err := o.explain(ctx)

@@ -27,7 +27,7 @@ route delivers its backlog. Its sinks then count deletes and writes from zero.`,
 				case len(args) > 1:
 					return cli.Mistakef("unexpected argument %q: name one route", args[1])
 				}
-				if err := r.Connect(); err != nil {
+				if err := r.Connect(ctx); err != nil {
 					return err
 				}
 				if err := r.Client.Resume(ctx, args[0]); err != nil {

@@ -49,7 +49,7 @@ func resync(ctx context.Context, r *cli.Remote, ask api.Resync, yes bool) error 
 	if ask.DryRun && (ask.Route == "" || ask.Relist) {
 		return cli.Mistakef("-dry-run is for -route ROUTE without -relist")
 	}
-	if err := r.Connect(); err != nil {
+	if err := r.Connect(ctx); err != nil {
 		return err
 	}
 	if ask.Route != "" && !ask.Relist && !ask.DryRun && !yes {

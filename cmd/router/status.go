@@ -29,7 +29,7 @@ fails, with the reason. It exits with 1 if the router is not ready.`,
 }
 
 func showStatus(ctx context.Context, r *cli.Remote) error {
-	if err := r.Connect(); err != nil {
+	if err := r.Connect(ctx); err != nil {
 		return err
 	}
 	status, err := r.Client.Status(ctx)

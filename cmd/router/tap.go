@@ -34,7 +34,7 @@ with a condition, the line says since when it holds, or since when the object is
 			f.BoolVar(&q.Rejected, "rejected", false, "also the deltas that a route rejects, with the first test that fails")
 			return func(ctx context.Context, s cli.Streams, _ []string) error {
 				r.Streams = s
-				if err := r.Connect(); err != nil {
+				if err := r.Connect(ctx); err != nil {
 					return err
 				}
 				paint := terminal.NewPaint(s.Raw, color)

@@ -1,18 +1,21 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/remote"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// Remote has the shared flags of the commands that talk to a running router: its address and the
+// Remote has the shared flags of the commands that talk to a running router: the way to it and the
 // format of the output. Connect sets Client.
 type Remote struct {
-	Config, Addr, Output string
-	Formats              []string // of output, the default first; nil: table and json
+	Config, Output string
+	Formats        []string // of output, the default first; nil: table and json
 
+	To     remote.Options
 	Client *api.Client
 	Streams
 }
@@ -28,26 +31,44 @@ func (r *Remote) AddFlags(f *Flags) {
 
 // AddAddress adds the flags that find the router.
 func (r *Remote) AddAddress(f *Flags) {
-	f.ConfigVar(&r.Config, "the configuration of the running router, for its listen.api")
-	f.StringVar(&r.Addr, "api", "", "`ADDR` listen.api itself, as in 127.0.0.1:8484 or unix:/run/router/api.sock")
+	f.Group("the router", func() {
+		f.ConfigVar(&r.Config, "the configuration of the running router, for its listen.api")
+		AddRouter(f, &r.To, "listen.api itself")
+	})
 }
 
-// Connect finds the router.
-func (r *Remote) Connect() error {
-	if r.Addr == "" {
+// AddRouter adds the flags that find a router without its configuration.
+func AddRouter(f *Flags, to *remote.Options, address string) {
+	f.StringVar(&to.Addr, "api", "", "`ADDR` "+address+", as in 127.0.0.1:8484, unix:/run/router/api.sock or https://router:8443")
+	f.StringVar(&to.CA, "ca", "", "`FILE` for -api https://…: the certificate authorities of the router, in PEM; by default those of the system")
+	f.StringVar(&to.Pod, "in", "", "`[NAMESPACE/]POD` the pod of the router, reached through the API server")
+	f.StringVar(&to.Kubeconfig, "kubeconfig", "", "`FILE` for -in, and for the credentials with -api: by default that of kubectl")
+	f.StringVar(&to.Context, "context", "", "`NAME` the context of the kubeconfig")
+}
+
+// Given reports whether the command line names the router by its address or pod.
+func (r *Remote) Given() bool { return r.To != remote.Options{} }
+
+// Connect finds the router. A tunnel to it stays open until ctx is done.
+func (r *Remote) Connect(ctx context.Context) error {
+	if err := r.To.Check(); err != nil {
+		return Mistakef("%s", err.Error())
+	}
+	if r.To.Addr == "" && r.To.Pod == "" {
 		cfg, problems := config.Load(r.Config, config.Policy{})
 		if cfg != nil {
 			// also if there are mistakes elsewhere: the variables of the router may not be set here
-			r.Addr = cfg.Listen.API
+			r.To.Addr = cfg.Listen.API
 		}
 		switch {
-		case r.Addr != "":
+		case r.To.Addr != "":
 		case len(problems) > 0:
 			return problems
 		default:
-			return Invalid(fmt.Errorf(`%s has no listen.api: add listen: {api: "127.0.0.1:8484"} and restart the router`, r.Config))
+			return Invalid(fmt.Errorf(`%s has no listen.api: add listen: {api: "127.0.0.1:8484"} and restart the router; for a router in a cluster, name its pod with -in`, r.Config))
 		}
 	}
-	r.Client = api.NewClient(r.Addr)
-	return nil
+	var err error
+	r.Client, err = remote.Open(ctx, r.To)
+	return err
 }

@@ -44,7 +44,7 @@ func (b *backup) run(ctx context.Context, s cli.Streams, args []string) (err err
 		return cli.Mistakef("name the file to write, or - for standard output")
 	}
 	file := args[len(args)-1]
-	if b.db, err = b.open(args[:len(args)-1]); err != nil {
+	if b.db, err = b.open(ctx, args[:len(args)-1]); err != nil {
 		return err
 	}
 	if b.db != nil {

@@ -175,7 +175,7 @@ func TestBackupFails(t *testing.T) {
 		"the rest of a backup":  {[]string{stateOf(t), restOf(t, filepath.Join(target, "x.db"))}, 1, "is the rest of an interrupted backup: delete it"},
 		"no such folder":        {[]string{stateOf(t), filepath.Join(target, "no", "x")}, 1, "cannot be"},
 		"no file":               {nil, 2, "name the file to write"},
-		"a folder and an API":   {[]string{"-api", addr, stateOf(t), filepath.Join(target, "y")}, 2, "either a folder or -api"},
+		"a folder and an API":   {[]string{"-api", addr, stateOf(t), filepath.Join(target, "y")}, 2, "either a folder, or a router with -api or -in"},
 		"nothing to copy":       {[]string{t.TempDir(), filepath.Join(target, "z")}, 2, "there is no state file"},
 		"a damaged state file":  {[]string{truncated(t, stateOf(t)), filepath.Join(target, "z")}, 2, "damaged"},
 		"a router that is away": {[]string{"-api", "127.0.0.1:1", filepath.Join(target, "z")}, 1, "does not answer at 127.0.0.1:1"},

@@ -109,7 +109,7 @@ func (c *selection) run(do func(s cli.Streams, db *checkpoint.DB) error) cli.Run
 		if len(args) > 1 {
 			return cli.Mistakef("name one folder, not %q and %q", args[0], args[1])
 		}
-		db, err := c.open(args)
+		db, err := c.open(ctx, args)
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (c *selection) copied(ctx context.Context, do func(db *checkpoint.DB) error
 		return err
 	}
 	if c.path == "" {
-		c.path = c.Addr
+		c.path = c.To.Addr + c.To.Pod // one of them
 	}
 	db, err := checkpoint.OpenReadOnly(path)
 	if err != nil {
@@ -143,12 +143,14 @@ func (c *selection) copied(ctx context.Context, do func(db *checkpoint.DB) error
 
 // open opens the state file of a command line with at most one folder. It returns nil if a router
 // uses the file, and sets the client of its API.
-func (c *selection) open(folder []string) (*checkpoint.DB, error) {
-	if c.Addr != "" && len(folder) > 0 {
-		return nil, cli.Mistakef("name either a folder or -api")
+func (c *selection) open(ctx context.Context, folder []string) (*checkpoint.DB, error) {
+	if c.Given() && len(folder) > 0 {
+		return nil, cli.Mistakef("name either a folder, or a router with -api or -in")
 	}
-	if c.Addr != "" {
-		c.Client = api.NewClient(c.Addr)
+	if c.Given() {
+		if err := c.Connect(ctx); err != nil {
+			return nil, err
+		}
 		return nil, c.configure(false)
 	}
 	if err := c.find(folder); err != nil {

@@ -197,7 +197,9 @@ var allowed = map[string][]string{
 		"internal/router/engine", "internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/cases":    {"internal/fileerr", "internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
-	"internal/cli":      {"internal/fileerr", "internal/config/files", "internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar", "internal/terminal", "pkg/config"},
+	"internal/cli":      {"internal/fileerr", "internal/config/files", "internal/inspect/api", "internal/manifest", "internal/printable", "internal/remote", "internal/similar", "internal/terminal", "pkg/config"},
+	// The way from the command line to a router in a cluster.
+	"internal/remote":   {"internal/fileerr", "internal/inspect/api"},
 	"internal/terminal": {"internal/printable"},
 	"internal/version":  {},
 	// The command router state.
@@ -211,7 +213,7 @@ var allowed = map[string][]string{
 	"sdk":               {},
 	"cmd/router": {
 		"internal/fileerr", "internal/cases", "internal/check", "internal/cli", "internal/compile", "internal/config/reference", "internal/crds", "internal/emit", "internal/explain", "internal/inspect/api",
-		"internal/lines", "internal/listing", "internal/printable", "internal/rbac", "internal/recording", "internal/router", "internal/scaffold", "internal/simulate", "internal/statecmd", "internal/terminal", "pkg/config", "pkg/plugins", "pkg/plugins/*",
+		"internal/lines", "internal/listing", "internal/printable", "internal/rbac", "internal/recording", "internal/remote", "internal/router", "internal/scaffold", "internal/simulate", "internal/statecmd", "internal/terminal", "pkg/config", "pkg/plugins", "pkg/plugins/*",
 		"internal/checkpoint", "internal/version", // for router version
 	},
 
@@ -239,7 +241,7 @@ var homes = map[string][]string{
 	"k8s.io/apiserver":                    {"internal/expr/..."},
 	"github.com/tetratelabs/wazero":       {"pkg/plugins/wasm/..."},
 	"github.com/hashicorp/go-plugin":      {"pkg/plugins/process"},
-	"k8s.io/client-go":                    {"internal/kubehttp", "internal/listing", "pkg/informer/...", "pkg/index", "pkg/plugins/kubernetes"},
+	"k8s.io/client-go":                    {"internal/kubehttp", "internal/listing", "internal/remote", "pkg/informer/...", "pkg/index", "pkg/plugins/kubernetes"},
 	"go.etcd.io/bbolt":                    {"internal/checkpoint/..."},
 	"github.com/nats-io":                  {"pkg/plugins/nats"},
 	"github.com/twmb/franz-go":            {"pkg/plugins/kafka"},

@@ -22,10 +22,16 @@ type watching struct {
 	end   func(interrupt bool) (code int)
 }
 
-// startWatch runs `router get -w -output-watch-events`.
+// startWatch runs `router get -w -output-watch-events` on the router of a configuration.
 func startWatch(t *testing.T, file string, args ...string) *watching {
 	t.Helper()
-	w, cmd := &watching{}, routertest.Command(append([]string{"get", "-config", file, "-w", "-output-watch-events"}, args...)...)
+	return watch(t, append(args, "-config", file)...)
+}
+
+// watch runs `router get -w -output-watch-events`.
+func watch(t *testing.T, args ...string) *watching {
+	t.Helper()
+	w, cmd := &watching{}, routertest.Command(append([]string{"get", "-w", "-output-watch-events"}, args...)...)
 	out, err := cmd.StdoutPipe()
 	must.Succeed(t, err)
 	cmd.Stderr = &w.errs

@@ -98,7 +98,7 @@ func (c *Client) Backup(ctx context.Context, w io.Writer) (written time.Time, er
 		err = errors.New("the router closed the connection: try again, and see its log")
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("the backup from %s ended after %d of %d bytes: %w", c.addr, n, response.ContentLength, fileerr.Explain(reason(err)))
+		return time.Time{}, interrupted(fmt.Sprintf("the backup from %s ended after %d of %d bytes", c.addr, n, response.ContentLength), fileerr.Explain(err))
 	}
 	written, err = http.ParseTime(response.Header.Get("Last-Modified"))
 	if err != nil {

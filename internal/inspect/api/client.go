@@ -29,20 +29,47 @@ type Client struct {
 	http http.Client
 }
 
-// NewClient makes a Client for an address as in listen.api.
-func NewClient(addr string) *Client {
-	c := &Client{addr: addr, base: "http://" + addr, http: http.Client{Timeout: clientTimeout}}
+// Endpoint is a way to the control API of a router.
+type Endpoint struct {
+	Name      string // for messages
+	URL       string // without a path, as in http://localhost
+	Transport http.RoundTripper
+}
+
+// Wrapped returns the endpoint with another transport around its own.
+func (e Endpoint) Wrapped(wrap func(http.RoundTripper) http.RoundTripper) Endpoint {
+	e.Transport = wrap(e.Transport)
+	return e
+}
+
+// UnreachableError is an error of the transport of an [Endpoint]. Its text is complete: the client
+// returns it as it is.
+type UnreachableError struct{ Text string }
+
+func (e *UnreachableError) Error() string { return e.Text }
+
+// Local returns the endpoint of an address as in listen.api.
+func Local(addr string) Endpoint {
+	e := Endpoint{Name: addr, URL: "http://" + addr}
 	// No proxy: the router runs on this machine.
 	transport := &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeaders}
 	if path, ok := strings.CutPrefix(addr, unixPrefix); ok {
-		c.base = "http://localhost"
+		e.URL = "http://localhost"
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var dialer net.Dialer
 			return dialer.DialContext(ctx, "unix", path)
 		}
 	}
-	c.http.Transport = transport
-	return c
+	e.Transport = transport
+	return e
+}
+
+// NewClient makes a Client for an address as in listen.api.
+func NewClient(addr string) *Client { return NewClientAt(Local(addr)) }
+
+// NewClientAt makes a Client for an endpoint.
+func NewClientAt(e Endpoint) *Client {
+	return &Client{addr: e.Name, base: e.URL, http: http.Client{Timeout: clientTimeout, Transport: e.Transport}}
 }
 
 // Letters returns all dead letters of a route (empty: of all routes), page by page.
@@ -94,7 +121,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 	}
 	defer func() { _ = response.Body.Close() }()
 	if err := json.NewDecoder(response.Body).Decode(answer); err != nil {
-		return fmt.Errorf("the answer from %s: %w", c.addr, err)
+		return interrupted("the answer from "+c.addr, err)
 	}
 	return nil
 }
@@ -117,7 +144,11 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 		request.Header.Set("Content-Type", "application/json")
 	}
 	response, err := c.http.Do(request)
-	if err != nil {
+	var told *UnreachableError
+	switch {
+	case errors.As(err, &told):
+		return nil, told
+	case err != nil:
 		return nil, fmt.Errorf("the router does not answer at %s: is it running, and is that its listen.api? %w", c.addr, reason(err))
 	}
 	if response.StatusCode == http.StatusOK {
@@ -129,6 +160,15 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 		return nil, fmt.Errorf("%s answers %s: is that the router's listen.api?", c.addr, response.Status)
 	}
 	return nil, errors.New(p.Error)
+}
+
+// interrupted returns the error of an answer that was not read to its end. before names the answer.
+func interrupted(before string, err error) error {
+	var told *UnreachableError
+	if errors.As(err, &told) {
+		return told
+	}
+	return fmt.Errorf("%s: %w", before, reason(err))
 }
 
 // reason returns the reason of an error of a request: the address is known.

@@ -158,7 +158,10 @@ func (c *Client) Tap(ctx context.Context, q TapQuery, show func(Tapped) error) e
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return errors.Join(errors.New("the router closed the tap"), lines.Err())
+	if err := lines.Err(); err != nil {
+		return interrupted("the router closed the tap", err)
+	}
+	return errors.New("the router closed the tap")
 }
 
 // open begins to read a stream, without a limit of time. The caller closes the body.

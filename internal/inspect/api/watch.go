@@ -72,7 +72,7 @@ func (c *Client) Watch(ctx context.Context, q Query, show func(WatchEvent) error
 		case errors.Is(err, io.EOF):
 			return errors.New("the router closed the stream: is it still running?")
 		case err != nil:
-			return fmt.Errorf("the stream from %s broke off: %w", c.addr, reason(err))
+			return interrupted(fmt.Sprintf("the stream from %s broke off", c.addr), err)
 		case e.Type == WatchError:
 			return errors.New(e.Message)
 		}

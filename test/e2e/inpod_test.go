@@ -1,0 +1,161 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/deltarouter/deltarouter/test/kubelettest"
+	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+const inPodConfig = `
+sinks: {out: {stdout: {}}}
+sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+routes: [{name: all, from: maps, ops: [added, sync], to: out}]
+`
+
+// inPod is a router that a cluster has as the pod router-0 of a namespace.
+type inPod struct {
+	*routertest.Router
+
+	sandbox *sandboxtest.Sandbox
+	kubelet *kubelettest.Kubelet
+	ns      string
+	port    string // of listen.api
+	admin   string // a kubeconfig
+}
+
+// startInPod runs a router, and makes a pod for it whose kubelet is a stand-in: the connections of a
+// tunnel go from the API server to the kubelet, and from there to the router on this machine.
+func startInPod(t *testing.T, s *sandboxtest.Sandbox, ns, config string) *inPod {
+	t.Helper()
+	p := &inPod{sandbox: s, ns: ns, admin: s.Kubeconfig(), kubelet: kubelettest.Start(t)}
+	file := routertest.Install(t, p.admin, config)
+	text, err := os.ReadFile(file)
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(file, []byte(strings.Replace(string(text), `listen: {`, `listen: {api: "127.0.0.1:0", `, 1)), 0o600))
+	p.Router = routertest.StartFile(t, file)
+	p.Ready(t)
+	address := regexp.MustCompile(`"for":"api","address":"127.0.0.1:(\d+)"`)
+	p.WaitLog(t, "the address of the API", func(log string) bool {
+		if found := address.FindStringSubmatch(log); found != nil {
+			p.port = found[1]
+		}
+		return p.port != ""
+	})
+	s.Apply(t, "", p.kubelet.Node(ns))
+	s.Apply(t, ns, fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: router-0}, spec: {nodeName: %s, terminationGracePeriodSeconds: 0,
+  containers: [{name: router, image: router, ports: [{name: api, containerPort: %s}]}]}}`, ns, p.port))
+	pods := routertest.Use(t, s, routertest.Pods, ns)
+	pods.Change("router-0", `{"status": {"phase": "Running"}}`, "status")
+	t.Cleanup(func() {
+		must.Report(t, s.Dynamic().Resource(nodes).Delete(context.WithoutCancel(t.Context()), ns, metav1.DeleteOptions{}))
+	})
+	return p
+}
+
+// router runs a command with -in, and returns its output and exit code.
+func (p *inPod) router(t *testing.T, kubeconfig string, args ...string) (out string, code int) {
+	t.Helper()
+	cmd := routertest.Command(append(args, "-in", p.ns+"/router-0", "-kubeconfig", kubeconfig)...)
+	text, _ := cmd.CombinedOutput() // the exit code says it
+	return string(text), cmd.ProcessState.ExitCode()
+}
+
+// TestInPod reaches a router through the API server of its cluster, over a WebSocket as
+// administrator: all commands work, a stream goes on until it is interrupted or the tunnel is lost,
+// and the errors name the remedy.
+func TestInPod(t *testing.T) {
+	// Guarantee: cli-in-pod
+	s, ns := sandboxtest.StartNamespace(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	maps.Make(routertest.ConfigMap("m0", "0"))
+	p := startInPod(t, s, ns, fmt.Sprintf(inPodConfig, ns))
+
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"status"}, "ready\n"},
+		{[]string{"get", "configmaps", "-o", "name"}, ns + "/m0\n"},
+		{[]string{"dlq", "list"}, "There are no dead letters.\n"},
+		{[]string{"resync", "-source", "maps"}, "source maps: 1 object put through"},
+		{[]string{"state", "inspect"}, "router-0"},
+		{[]string{"state", "backup", backup}, "Wrote " + backup},
+	} {
+		if out, code := p.router(t, p.admin, c.args...); code != 0 || !strings.Contains(out, c.want) {
+			t.Errorf("%q: exit code %d, %s", c.args, code, out)
+		}
+	}
+	routertest.Poll(t, "a WebSocket in the audit log", func() bool {
+		return len(s.Requests(t, func(q sandboxtest.Request) bool {
+			return q.Verb == "get" && q.Code == http.StatusSwitchingProtocols && strings.HasSuffix(strings.Split(q.URI, "?")[0], "/namespaces/"+ns+"/pods/router-0/portforward")
+		})) > 0
+	})
+
+	in := []string{"-in", ns + "/router-0", "-kubeconfig", p.admin, "-o", "name"}
+	first, second := watch(t, append(in, "maps")...), watch(t, append(in, "maps")...)
+	first.expect(t, "ADDED "+ns+"/m0")
+	second.expect(t, "ADDED "+ns+"/m0")
+	maps.Make(routertest.ConfigMap("m1", "1"))
+	first.expect(t, "ADDED "+ns+"/m1")
+	second.expect(t, "ADDED "+ns+"/m1")
+	if code := first.end(true); code != 0 || first.errs.Len() > 0 {
+		t.Errorf("exit code %d after an interrupt: %s", code, &first.errs)
+	}
+	p.kubelet.Break()
+	want := fmt.Sprintf("router get: the connection to pod %[1]s/router-0 was lost: it may have been deleted or restarted; see kubectl -n %[1]s get pod router-0, and run the command again\n", ns)
+	if code := second.end(false); code != 1 || second.errs.String() != want {
+		t.Errorf("exit code %d when the tunnel is lost: %s", code, &second.errs)
+	}
+
+	if code := p.Stop(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if out, code := p.router(t, p.admin, "status"); code != 1 || !strings.Contains(out, "in pod "+ns+"/router-0 no process listens on 127.0.0.1:"+p.port+": ") || strings.Count(out, "\n") != 1 {
+		t.Errorf("exit code %d without a router: %s", code, out)
+	}
+}
+
+// TestInPodRights shows that the API server decides who reaches a router, and that create on
+// pods/portforward is the right to it. A user with this right alone gets no WebSocket.
+func TestInPodRights(t *testing.T) {
+	s, ns := sandboxtest.StartNamespace(t)
+	p := startInPod(t, s, ns, fmt.Sprintf(inPodConfig, ns))
+	for _, c := range []struct {
+		resource, verb string // granted before
+		want           string
+	}{
+		{"", "", "you may not reach pod " + ns + "/router-0: a role in the namespace " + ns + " must allow get on pods ("},
+		{"pods", "get", "you may not reach pod " + ns + "/router-0: a role in the namespace " + ns + " must allow create on pods/portforward ("},
+		{"pods/portforward", "create", "ready\n"},
+	} {
+		if c.verb != "" {
+			s.Grant(t, ns, "", []string{c.resource}, []string{c.verb})
+		}
+		var out string
+		defer func() {
+			if t.Failed() {
+				t.Logf("the last output: %s", out)
+			}
+		}()
+		routertest.Poll(t, c.want, func() bool {
+			out, _ = p.router(t, s.LimitedKubeconfig(), "status")
+			return strings.Contains(out, c.want)
+		})
+	}
+	if out, _ := p.router(t, s.LimitedKubeconfig(), "status", "-context", "none"); !strings.Contains(out, `context "none" does not exist`) {
+		t.Errorf("a context that does not exist: %s", out)
+	}
+}
