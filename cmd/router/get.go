@@ -38,6 +38,7 @@ objects is evaluated when the object itself changes. A reload of the configurati
 			{Line: `router get pods -filter 'object.status.phase == "Failed"'`, Text: "the objects that match, as with the filter of a route"},
 			{Line: "router get pods -w -output-watch-events", Text: "the objects, and then each change, until it is interrupted"},
 			{Line: "router get -active alerts", Text: "the objects for which the condition of a route holds"},
+			{Line: "router get pods -in ops/deltarouter-0", Text: "the cache of a router in a cluster, through the API server of the kubeconfig"},
 		},
 		Setup: func(f *cli.Flags) cli.Run {
 			g := &get{}

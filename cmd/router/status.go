@@ -17,6 +17,10 @@ func statusCommand() cli.Command {
 		Description: `
 It shows how many deltas are pending at each route, the digest of the program of each handler, and each check that
 fails, with the reason. It exits with 1 if the router is not ready.`,
+		Examples: []cli.Example{
+			{Line: "router status", Text: "the router of config.yaml"},
+			{Line: "router status -in ops/deltarouter-0", Text: "the router in a pod of a cluster, with the kubeconfig of kubectl"},
+		},
 		Setup: func(f *cli.Flags) cli.Run {
 			r := &cli.Remote{}
 			r.AddFlags(f)

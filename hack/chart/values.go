@@ -22,7 +22,7 @@ type configuration object
 type rules map[string]list
 
 type values struct {
-	Config            configuration `json:"config" default:"{}" doc:"The configuration of the router, see docs/CONFIG.md. Absent keys: version is 1, state.dir is the volume below, listen.probes is the port below, and listen.api is a port for kubectl exec. Changes need no restart, except those of cluster, state and listen: these replace the pod."`
+	Config            configuration `json:"config" default:"{}" doc:"The configuration of the router, see docs/CONFIG.md. Absent keys: version is 1, state.dir is the volume below, listen.probes is the port below, and listen.api is a loopback port for router -in and kubectl exec. Changes need no restart, except those of cluster, state and listen: these replace the pod."`
 	ExistingConfigMap string        `json:"existingConfigMap" default:"\"\"" doc:"Name of a ConfigMap in the same namespace, instead of config. The router reads all its keys *.yaml as one configuration, which must set state.dir to /var/lib/deltarouter and listen.probes to the port below. After a change of cluster, state or listen, delete the pod."`
 
 	Image            image  `json:"image" doc:"The image of the router."`

@@ -31,7 +31,7 @@ func (r *Remote) AddFlags(f *Flags) {
 
 // AddAddress adds the flags that find the router.
 func (r *Remote) AddAddress(f *Flags) {
-	f.Group("the router", func() {
+	f.Group("Which router", func() {
 		f.ConfigVar(&r.Config, "the configuration of the running router, for its listen.api")
 		AddRouter(f, &r.To, "listen.api itself")
 	})

@@ -168,6 +168,7 @@ func open(t *testing.T, o remote.Options) (*api.Client, error) {
 // TestInPod shows that the token of the kubeconfig goes to a router that asks for it, and to no
 // other, with and without TLS, and that the port is that of the container or the default.
 func TestInPod(t *testing.T) {
+	// Guarantee: cli-in-pod
 	for _, c := range []struct {
 		name, pod, token string
 		secure           bool
@@ -267,6 +268,7 @@ func TestRefused(t *testing.T) {
 
 // TestLost follows a stream through a tunnel, which ends with one error.
 func TestLost(t *testing.T) {
+	// Guarantee: cli-in-pod
 	r, cluster := newRouter(t, "", false), newCluster(t)
 	var tunnels sync.Map
 	cluster.Config.ConnState = func(c net.Conn, state http.ConnState) {
@@ -295,6 +297,7 @@ func TestLost(t *testing.T) {
 
 // TestAddress shows the ways to a router without a tunnel.
 func TestAddress(t *testing.T) {
+	// Guarantee: cli-in-pod
 	plain, secure := newRouter(t, "of-the-user", false), newRouter(t, "of-the-user", true)
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	must.Succeed(t, os.WriteFile(ca, pemOf(secure.Certificate().Raw), 0o600))

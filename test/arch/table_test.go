@@ -196,8 +196,8 @@ var allowed = map[string][]string{
 		"internal/config/files", "internal/checkpoint", "internal/compile", "internal/inspect", "internal/metrics", "internal/pipeline", "internal/rawjson", "internal/recording",
 		"internal/router/engine", "internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
-	"internal/cases":    {"internal/fileerr", "internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
-	"internal/cli":      {"internal/fileerr", "internal/config/files", "internal/inspect/api", "internal/manifest", "internal/printable", "internal/remote", "internal/similar", "internal/terminal", "pkg/config"},
+	"internal/cases": {"internal/fileerr", "internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
+	"internal/cli":   {"internal/fileerr", "internal/config/files", "internal/inspect/api", "internal/manifest", "internal/printable", "internal/remote", "internal/similar", "internal/terminal", "pkg/config"},
 	// The way from the command line to a router in a cluster.
 	"internal/remote":   {"internal/fileerr", "internal/inspect/api"},
 	"internal/terminal": {"internal/printable"},

@@ -51,6 +51,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- toYaml $config -}}
 {{- end -}}
 
+{{- /* The port of listen.api; empty: it is a socket, or the chart does not know it. */ -}}
+{{- define "deltarouter.apiPort" -}}
+{{- if not .Values.existingConfigMap -}}
+{{- $api := toString (include "deltarouter.config" . | fromYaml).listen.api -}}
+{{- if not (hasPrefix "unix:" $api) -}}
+{{- regexFind "[0-9]+$" $api -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* The environment and the files of the router, for its container and for helm test. */ -}}
 {{- define "deltarouter.env" -}}
 env:
