@@ -41,6 +41,18 @@ echo '{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1"
 	}
 }
 
+// TestWithoutToken shows the error of a kubeconfig with a certificate alone, at a router that wants a
+// token.
+func TestWithoutToken(t *testing.T) {
+	r, cluster := newRouter(t, "of-the-user", true), newCluster(t)
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	must.Succeed(t, os.WriteFile(ca, pemOf(r.Certificate().Raw), 0o600))
+	client, err := open(t, remote.Options{Addr: r.URL, CA: ca, Kubeconfig: cluster.kubeconfig(t, clientcmdapi.AuthInfo{})})
+	must.Succeed(t, err)
+	_, err = client.Status(t.Context())
+	must.Fail(t, err, "the router asks for credentials, and the kubeconfig has no token")
+}
+
 // TestCertificate shows that a router with TLS gets the client certificate of the kubeconfig, also
 // in a tunnel, and not if the kubeconfig acts as another user.
 func TestCertificate(t *testing.T) {

@@ -82,7 +82,7 @@ func Open(ctx context.Context, o Options) (*api.Client, error) {
 	case strings.HasPrefix(o.Addr, "https://"):
 		return secured(o)
 	case o.Kubeconfig == "" && o.Context == "":
-		return api.NewClient(o.Addr), nil
+		return api.NewClientAt(api.Local(o.Addr).Wrapped(anonymous)), nil
 	}
 	if !local(o.Addr) {
 		return nil, fmt.Errorf("-api %s: the credentials of a kubeconfig are not sent without TLS: write https://%s", o.Addr, o.Addr)
@@ -121,7 +121,7 @@ func secured(o Options) (*api.Client, error) {
 	}
 	way := api.Endpoint{Name: o.Addr, URL: strings.TrimRight(o.Addr, "/"), Transport: transport}
 	if o.Kubeconfig == "" && o.Context == "" {
-		return api.NewClientAt(way), nil
+		return api.NewClientAt(way.Wrapped(anonymous)), nil
 	}
 	u, err := loadUser(o)
 	if err != nil {

@@ -309,10 +309,10 @@ func TestAddress(t *testing.T) {
 		want    string // of the error; empty: none
 	}{
 		{"loopback with credentials", remote.Options{Addr: at, Kubeconfig: kubeconfig}, ""},
-		{"loopback without credentials", remote.Options{Addr: at}, "who are you?"},
+		{"loopback without credentials", remote.Options{Addr: at}, "the router asks for credentials: choose those of a kubeconfig with -context or -kubeconfig"},
 		{"TLS with credentials", remote.Options{Addr: secure.URL, CA: ca, Kubeconfig: kubeconfig}, ""},
 		{"TLS with a slash", remote.Options{Addr: secure.URL + "/", CA: ca, Kubeconfig: kubeconfig, Context: "here"}, ""},
-		{"TLS without credentials", remote.Options{Addr: secure.URL, CA: ca}, "who are you?"},
+		{"TLS without credentials", remote.Options{Addr: secure.URL, CA: ca}, "the router asks for credentials: choose those of a kubeconfig with -context or -kubeconfig"},
 		{"unknown authority", remote.Options{Addr: secure.URL, Kubeconfig: kubeconfig}, "certificate signed by unknown authority"},
 		{"no authority", remote.Options{Addr: secure.URL, CA: kubeconfig}, "the file has no PEM certificate"},
 		{"no file", remote.Options{Addr: secure.URL, CA: ca + "x"}, "there is no such file"},

@@ -74,6 +74,22 @@ func (u *user) hasToken() bool {
 // without authentication never gets it.
 func (u *user) login(plain http.RoundTripper) http.RoundTripper { return &login{user: u, plain: plain} }
 
+// anonymous returns a transport that words the answer 401 of a router, for a user without
+// credentials.
+func anonymous(plain http.RoundTripper) http.RoundTripper { return &unauthenticated{plain} }
+
+type unauthenticated struct{ plain http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (n *unauthenticated) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := n.plain.RoundTrip(request)
+	if err != nil || response.StatusCode != http.StatusUnauthorized {
+		return response, err
+	}
+	_ = response.Body.Close() // another error is returned
+	return nil, &api.UnreachableError{Text: "the router asks for credentials: choose those of a kubeconfig with -context or -kubeconfig"}
+}
+
 type login struct {
 	user  *user
 	plain http.RoundTripper
@@ -94,7 +110,8 @@ func (l *login) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, &api.UnreachableError{Text: fmt.Sprintf("the router asks for credentials, and the kubeconfig acts as another user (as: %s), which only the API server supports: use a context without as", as)}
 	}
 	if !l.user.hasToken() {
-		return response, nil
+		_ = response.Body.Close() // another error is returned
+		return nil, &api.UnreachableError{Text: "the router asks for credentials, and the kubeconfig has no token; it accepts a client certificate only with TLS and listen.tls.clientCA"}
 	}
 	_ = response.Body.Close() // the answer to the second request counts
 	l.asked.Store(true)
