@@ -73,8 +73,14 @@ func (c *conn) refused() error {
 	if strings.Contains(c.text, "connection refused") {
 		return &api.UnreachableError{Text: fmt.Sprintf("in pod %s no process listens on 127.0.0.1:%d: set listen.api to that, or name its port of the container %q, and restart the router", pod, pod.port, portName)}
 	}
-	return &api.UnreachableError{Text: fmt.Sprintf("the connection to port %d of pod %s failed: %s", pod.port, pod, c.text)}
+	return &brokenError{&api.UnreachableError{Text: fmt.Sprintf("the connection to port %d of pod %s failed: %s", pod.port, pod, c.text)}}
 }
+
+// brokenError is the end of a connection that the port has accepted.
+type brokenError struct{ *api.UnreachableError }
+
+// Unwrap is for [errors.As].
+func (e *brokenError) Unwrap() error { return e.UnreachableError }
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {

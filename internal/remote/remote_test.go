@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -196,6 +197,37 @@ func TestInPod(t *testing.T) {
 				t.Errorf("the router got the credentials %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// resetting is a listener whose first connection is reset.
+type resetting struct {
+	net.Listener
+
+	once sync.Once
+}
+
+func (l *resetting) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.once.Do(func() { _ = errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close()) })
+	return conn, nil
+}
+
+// TestReset reaches a router without TLS that resets the connection with which TLS is tried.
+func TestReset(t *testing.T) {
+	r, cluster := &router{}, newCluster(t)
+	r.Server = httptest.NewUnstartedServer(r)
+	r.Server.Listener = &resetting{Listener: r.Server.Listener}
+	r.Start()
+	t.Cleanup(r.Close)
+	cluster.pods["ops/router-0"] = pod("Running", "api", r.port())
+	client, err := open(t, remote.Options{Pod: "ops/router-0", Kubeconfig: cluster.kubeconfig(t, ofTheUser)})
+	must.Succeed(t, err)
+	if status, err := client.Status(t.Context()); err != nil || !status.Ready {
+		t.Errorf("the router answers %v, %v", status, err)
 	}
 }
 

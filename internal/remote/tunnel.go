@@ -183,24 +183,31 @@ func (t *tunnel) open(headers http.Header) (httpstream.Stream, error) {
 func (t *tunnel) servesTLS(ctx context.Context, settings *tls.Config) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, handshakeTimeout, errors.New("it did not answer in time"))
 	defer cancel()
-	plain, err := t.dial(ctx, "", "")
-	if err != nil {
-		return false, err
-	}
-	defer plain.Close()
-	settings.ServerName = "localhost"
-	err = tls.Client(plain, settings).HandshakeContext(ctx)
-	var told *api.UnreachableError
+	err := t.handshake(ctx, settings)
 	var record tls.RecordHeaderError
+	var broken *brokenError
+	var told *api.UnreachableError
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.As(err, &told):
-		return false, told
 	case errors.As(err, &record) && bytes.HasPrefix(record.RecordHeader[:], []byte("HTTP/")):
 		return false, nil
+	case errors.As(err, &broken) || errors.Is(err, io.EOF):
+		return false, nil // an HTTP server may close the connection instead of answering
+	case errors.As(err, &told):
+		return false, told
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}
 	return false, fmt.Errorf("port %d of pod %s serves neither HTTP nor TLS: is it the port of listen.api? Name that port of the container %q: %w", t.pod.port, t.pod, portName, err)
+}
+
+func (t *tunnel) handshake(ctx context.Context, settings *tls.Config) error {
+	plain, err := t.dial(ctx, "", "")
+	if err != nil {
+		return err
+	}
+	defer plain.Close()
+	settings.ServerName = "localhost"
+	return tls.Client(plain, settings).HandshakeContext(ctx)
 }
