@@ -87,7 +87,7 @@ bench: build ## compare the router with client-go programs, and measure checkpoi
 	go -C bench run ./guests
 	go -C bench run . -restart
 
-fuzz: ## run each fuzz target for FUZZTIME (20s)
+fuzz: ## run each fuzz target for FUZZTIME (20s), or a number of executions: FUZZTIME=500x
 	@sh hack/fuzz.sh $(FUZZTIME) $(CODE)
 
 fmt: $(GOLANGCI) ## format all Go files
