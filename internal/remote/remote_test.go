@@ -99,14 +99,21 @@ func (r *router) requests() []string {
 type cluster struct {
 	*httptest.Server
 
-	pods   map[string]string // NAMESPACE/NAME: the JSON
-	refuse int               // status for pods/portforward; 0: it is served
+	pods    map[string]string // NAMESPACE/NAME: the JSON
+	refuse  int               // status for pods/portforward; 0: it is served
+	tunnels sync.Map          // net.Conn: true
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{pods: make(map[string]string)}
-	c.Server = httptest.NewTLSServer(c) // a kubeconfig has credentials for TLS only
+	c.Server = httptest.NewUnstartedServer(c)
+	c.Config.ConnState = func(conn net.Conn, state http.ConnState) {
+		if state == http.StateHijacked {
+			c.tunnels.Store(conn, true)
+		}
+	}
+	c.StartTLS() // a kubeconfig has credentials for TLS only
 	t.Cleanup(c.Close)
 	return c
 }
@@ -302,18 +309,12 @@ func TestRefused(t *testing.T) {
 func TestLost(t *testing.T) {
 	// Guarantee: cli-in-pod
 	r, cluster := newRouter(t, "", false), newCluster(t)
-	var tunnels sync.Map
-	cluster.Config.ConnState = func(c net.Conn, state http.ConnState) {
-		if state == http.StateHijacked {
-			tunnels.Store(c, true)
-		}
-	}
 	cluster.pods["ops/router-0"] = pod("Running", "api", r.port())
 	client, err := open(t, remote.Options{Pod: "ops/router-0", Kubeconfig: cluster.kubeconfig(t, ofTheUser)})
 	must.Succeed(t, err)
 	err = client.Tap(t.Context(), api.TapQuery{}, func(api.Tapped) error {
-		tunnels.Range(func(c, _ any) bool {
-			_ = c.(net.Conn).Close() // one of them is the tunnel
+		cluster.tunnels.Range(func(c, _ any) bool {
+			_ = c.(net.Conn).Close()
 			return true
 		})
 		return nil
