@@ -23,7 +23,7 @@ func (desk) Letters(context.Context, string, uint64, int) ([]api.Letter, error) 
 	}, nil
 }
 
-func (desk) Letter(uint64) (*api.Letter, error) {
+func (desk) Letter(context.Context, uint64) (*api.Letter, error) {
 	return &api.Letter{ID: 1, Delta: api.Delta{Object: []byte(`{"kind":"Pod"}`)}}, nil
 }
 

@@ -15,7 +15,7 @@ import (
 // shelf has two pods, on two pages, and records its last query.
 type shelf struct{ asked api.Query }
 
-func (*shelf) Sources() []api.SourceInfo {
+func (*shelf) Sources(context.Context) []api.SourceInfo {
 	return []api.SourceInfo{
 		{Name: "nodes", Resource: "v1/nodes", Cache: "full", Indexes: []string{"name"}, Objects: 2, Synced: true},
 		{Name: "pods", Resource: "v1/pods", Namespaces: []string{"a", "b"}, Cache: "full", Indexes: []string{"name", "byNode"}},
@@ -46,7 +46,7 @@ func (s *shelf) Query(_ context.Context, q api.Query) (api.Answer, error) {
 }
 
 // active has two objects of the route down, on two pages.
-func active(q api.ActiveQuery) (items []api.Active, more bool, err error) {
+func active(_ context.Context, q api.ActiveQuery) (items []api.Active, more bool, err error) {
 	now := time.Now()
 	switch {
 	case q.Route == "calm":

@@ -25,7 +25,9 @@ const hostile = "a\x1b[2J\u009b31m\nnodes   v1/nodes\t\r\u202egnp.exe"
 // names answers with hostile names.
 type names struct{ api.DeadLetters }
 
-func (names) Sources() []api.SourceInfo { return []api.SourceInfo{{Name: "roles", Resource: hostile}} }
+func (names) Sources(context.Context) []api.SourceInfo {
+	return []api.SourceInfo{{Name: "roles", Resource: hostile}}
+}
 
 func (names) Query(context.Context, api.Query) (api.Answer, error) {
 	item, err := json.Marshal(map[string]any{"kind": "Role", "metadata": map[string]string{"name": hostile, "resourceVersion": "1"}})
@@ -36,7 +38,7 @@ func (names) Letters(context.Context, string, uint64, int) ([]api.Letter, error)
 	return []api.Letter{{ID: 1, Route: "r", Error: hostile, Delta: api.Delta{Op: "added", Source: "roles", Key: hostile}}}, nil
 }
 
-func (names) Letter(uint64) (*api.Letter, error) {
+func (names) Letter(context.Context, uint64) (*api.Letter, error) {
 	return &api.Letter{ID: 1, Route: "r", Error: hostile}, nil
 }
 
@@ -52,8 +54,10 @@ func TestHostileNames(t *testing.T) {
 	addr := "unix:" + filepath.Join(dir, "api.sock")
 	server := api.NewControl(api.ControlConfig{
 		Addr: addr, Cache: names{}, DeadLetters: names{}, Log: slog.New(slog.DiscardHandler),
-		Status: func() api.Status { return api.Status{Checks: []api.Check{{Name: "routes/r", Message: hostile}}} },
-		Active: func(api.ActiveQuery) ([]api.Active, bool, error) {
+		Status: func(context.Context) api.Status {
+			return api.Status{Checks: []api.Check{{Name: "routes/r", Message: hostile}}}
+		},
+		Active: func(context.Context, api.ActiveQuery) ([]api.Active, bool, error) {
 			return []api.Active{{Source: "roles", Name: hostile, State: "told"}}, false, nil
 		},
 		Tap: func(_ context.Context, _ api.TapQuery, show func(api.Tapped) error) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ func TestStatus(t *testing.T) {
 
 		Handlers: []api.HandlerStatus{{Name: "h", Kind: "wasm", SHA256: "0abc"}},
 	}
-	addr := serveControl(t, api.ControlConfig{Status: func() api.Status { return status }})
+	addr := serveControl(t, api.ControlConfig{Status: func(context.Context) api.Status { return status }})
 	for _, c := range []struct {
 		args   []string
 		holds  bool // the source that is not ready

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"slices"
 
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
@@ -11,7 +12,11 @@ import (
 
 // Active lists the objects for which the condition of a route holds, and deleted objects in a
 // delete hold.
-func Active(p *pipeline.Pipeline, cfg *config.Config, q api.ActiveQuery) (items []api.Active, more bool, err error) {
+func Active(ctx context.Context, p *pipeline.Pipeline, inv *Inventory, q api.ActiveQuery) (items []api.Active, more bool, err error) {
+	if err := inv.checkSeen(ctx, "list", q.Route); err != nil {
+		return nil, false, err
+	}
+	cfg := inv.config
 	after := pipeline.Holding{Source: q.After.Source, Key: event.Key{Namespace: q.After.Namespace, Name: q.After.Name}}
 	page, more, ok := p.Active(q.Route, after, q.Limit)
 	if !ok {

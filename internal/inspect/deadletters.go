@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/access"
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
@@ -135,9 +136,12 @@ func (d *DeadLetters) Letters(ctx context.Context, route string, after uint64, l
 	if route != "" {
 		route = routeIDOf(d.routes(), route)
 	}
-	ids := d.store.IDs(route, after, limit)
-	err := d.each(ctx, ids, func(letter checkpoint.Letter) {
-		s := d.show(letter)
+	ids, err := d.page(ctx, route, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	err = d.each(ctx, ids, func(letter checkpoint.Letter) {
+		s := d.show(ctx, letter)
 		s.Delta.Object, s.Delta.OldObject = nil, nil
 		if s.Delta.Event != nil {
 			s.Delta.Event.Data = nil
@@ -148,12 +152,15 @@ func (d *DeadLetters) Letters(ctx context.Context, route string, after uint64, l
 }
 
 // Letter implements api.DeadLetters.
-func (d *DeadLetters) Letter(id uint64) (*api.Letter, error) {
+func (d *DeadLetters) Letter(ctx context.Context, id uint64) (*api.Letter, error) {
 	letters, err := d.store.Load([]uint64{id})
 	if err != nil || len(letters) == 0 {
 		return nil, err
 	}
-	shown := d.show(letters[0])
+	if may, err := access.Has(ctx, rightTo(letters[0], true)); !may || err != nil {
+		return nil, err
+	}
+	shown := d.show(ctx, letters[0])
 	return &shown, nil
 }
 
@@ -174,7 +181,7 @@ func (d *DeadLetters) each(ctx context.Context, ids []uint64, f func(checkpoint.
 	return nil
 }
 
-func (d *DeadLetters) show(l checkpoint.Letter) api.Letter {
+func (d *DeadLetters) show(ctx context.Context, l checkpoint.Letter) api.Letter {
 	of, o := l.Delta, l.Delta.Object()
 	shown := api.Letter{
 		ID: l.ID, Time: l.Time.UTC(), Route: routeNameOf(d.routes(), l.Route), Sink: l.Sink, Error: l.Error, Attempts: l.Attempts,
@@ -188,6 +195,12 @@ func (d *DeadLetters) show(l checkpoint.Letter) api.Letter {
 	}
 	if e := of.Event; e != nil {
 		shown.Delta.Event = &api.Event{ID: e.ID, Type: e.Type, Subject: e.Subject, Route: e.Route, Data: e.Data}
+	}
+	if access.From(ctx) != nil && !d.objects.Load().mayListSeen(ctx, shown.Route) {
+		// A sink, a handler or an upstream route may have made them of other objects.
+		if shown.Error = hidden; shown.Delta.Event != nil {
+			shown.Delta.Event.Data = nil
+		}
 	}
 	return shown
 }
@@ -208,9 +221,12 @@ func (d *DeadLetters) selected(which api.Selection) []uint64 {
 func (d *DeadLetters) Retry(ctx context.Context, which api.Selection, current bool) (api.Outcome, error) {
 	var outcome api.Outcome
 	var gone []uint64
-	ids := d.selected(which)
+	ids, err := d.visible(ctx, d.selected(which), 0)
+	if err != nil {
+		return outcome, err
+	}
 	found := make(map[uint64]bool, len(ids))
-	err := d.each(ctx, ids, func(letter checkpoint.Letter) {
+	err = d.each(ctx, ids, func(letter checkpoint.Letter) {
 		found[letter.ID] = true
 		if current || identityOnly(letter.Delta) {
 			there, err := d.refresh(&letter)
@@ -253,10 +269,14 @@ func (d *DeadLetters) missing(outcome *api.Outcome, which api.Selection, found m
 
 // Drop implements api.Changer.
 func (d *DeadLetters) Drop(ctx context.Context, which api.Selection) (outcome api.Outcome, err error) {
-	ids := d.selected(which)
-	there := make(map[uint64]bool)
-	for _, id := range d.store.IDs("", 0, 0) {
-		there[id] = true
+	ids, err := d.visible(ctx, d.selected(which), 0)
+	if err != nil {
+		return outcome, err
+	}
+	all, there := d.store.IDs("", 0, 0), make(map[uint64]bool)
+	slices.Sort(all)
+	for _, id := range ids {
+		_, there[id] = slices.BinarySearch(all, id)
 	}
 	if outcome.Done, err = d.store.Remove(ctx, ids); err != nil {
 		return outcome, err

@@ -164,11 +164,11 @@ func TestLetterDeskShowsAndDrops(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].ID != 2 || list[0].Delta.Object != nil || list[1].Delta.Key != "ns/deleted" || list[0].Route != "web" {
 		t.Errorf("got %+v, %v", list, err)
 	}
-	one, err := d.Letter(1)
+	one, err := d.Letter(t.Context(), 1)
 	if err != nil || string(one.Delta.Object) != string(thing(t, "pods", "there", "u1", "1").JSON()) || one.Delta.UID != "u1" {
 		t.Errorf("got %+v, %v", one, err)
 	}
-	if one, err = d.Letter(99); one != nil || err != nil {
+	if one, err = d.Letter(t.Context(), 99); one != nil || err != nil {
 		t.Errorf("got %+v, %v", one, err)
 	}
 	o, err := d.Drop(t.Context(), api.Selection{IDs: []uint64{1, 6, 99}})
@@ -192,7 +192,7 @@ func TestLetterDeskOfAnEvent(t *testing.T) {
 			letters[i].Delta.Event = &event.Event{ID: "i", Type: "made", Subject: letters[i].Delta.Key().String(), Route: "first", Data: []byte(`{"a":1}`)}
 		}
 		must.Succeed(t, d.store.Add(t.Context(), letters))
-		one, err := d.Letter(1)
+		one, err := d.Letter(t.Context(), 1)
 		if err != nil || one.Delta.Event == nil || one.Delta.Event.Type != "made" || one.Delta.Event.Route != "first" || string(one.Delta.Event.Data) != `{"a":1}` {
 			t.Errorf("got %+v, %v", one, err)
 		}

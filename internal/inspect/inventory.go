@@ -3,6 +3,7 @@
 package inspect
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
@@ -24,6 +25,8 @@ type Inventory struct {
 	watches  map[string][]informer.Spec // by source, in the order of the catalog's stores
 	stores   map[string][]*index.Store  // by source, in the same order
 	handlers []api.HandlerStatus
+	// seen has, by route, the sources whose objects decide what the route does and delivers.
+	seen map[string][]string
 	// env compiles the expressions of API queries. It is made at its first use.
 	env func() (*expr.Env, error)
 	// routes compiles the filters of routes again, for taps.
@@ -58,7 +61,7 @@ func NewCurrent(cfg *config.Config) *Current {
 func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores map[informer.Spec]*index.Store, indexes map[string]map[string]index.Spec) *Inventory {
 	inv := &Inventory{
 		config: p.Config, catalog: index.NewCatalog(), watches: make(map[string][]informer.Spec), stores: make(map[string][]*index.Store),
-		replaced: make(chan struct{}),
+		seen: seenBy(p), replaced: make(chan struct{}),
 	}
 	for name, source := range p.Sources {
 		var all []*index.Store
@@ -123,16 +126,19 @@ func NewCache(objects *Current, factory *informer.Factory) *Cache {
 }
 
 // Sources implements api.Cache.
-func (s *Cache) Sources() []api.SourceInfo {
+func (s *Cache) Sources(ctx context.Context) []api.SourceInfo {
 	inv := s.objects.Load()
 	var all []api.SourceInfo
 	for _, name := range slices.Sorted(maps.Keys(inv.config.Sources)) {
 		source := inv.config.Sources[name]
 		status, _ := s.factory.Status(name)
-		all = append(all, api.SourceInfo{
-			Name: name, Resource: source.Resource, Namespaces: source.Namespaces, Cache: source.Cache, Indexes: inv.indexes(name),
-			Objects: inv.catalog.Count(name, "", ""), Synced: status.Synced, Reason: status.Reason,
-		})
+		info := api.SourceInfo{
+			Name: name, Resource: source.Resource, Namespaces: source.Namespaces, Cache: source.Cache, Indexes: inv.indexes(name), Synced: status.Synced,
+		}
+		if info.Hidden = !inv.mayList(ctx, name); !info.Hidden {
+			info.Objects, info.Reason = inv.catalog.Count(name, "", ""), status.Reason
+		}
+		all = append(all, info)
 	}
 	return all
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"github.com/deltarouter/deltarouter/internal/access"
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -37,7 +38,7 @@ func (s *Cache) Query(ctx context.Context, q api.Query) (answer api.Answer, err 
 		return answer, ctx.Err()
 	}
 	inv := s.objects.Load()
-	source, filter, err := inv.understand(q)
+	source, filter, err := inv.understand(ctx, "list", q)
 	if err != nil {
 		return answer, err
 	}
@@ -59,8 +60,12 @@ func (s *Cache) Query(ctx context.Context, q api.Query) (answer api.Answer, err 
 	return p.fill(ctx, page, more)
 }
 
-// understand validates a query and compiles its filter, if any.
-func (inv *Inventory) understand(q api.Query) (*config.Source, *expr.Program, error) {
+// understand checks the rights on the objects of a query, before anything of them is used. It
+// validates the query and compiles its filter, if any. verb is list or watch.
+func (inv *Inventory) understand(ctx context.Context, verb string, q api.Query) (*config.Source, *expr.Program, error) {
+	if err := inv.mayRead(ctx, verb, q); err != nil {
+		return nil, nil, err
+	}
 	source := inv.config.Sources[q.Source]
 	if source == nil {
 		known := slices.Sorted(maps.Keys(inv.config.Sources))
@@ -82,6 +87,9 @@ func (inv *Inventory) understand(q api.Query) (*config.Source, *expr.Program, er
 	filter, err := env.Compile(q.Filter, expr.Query, q.Source)
 	if err != nil {
 		return nil, nil, &api.QueryError{Message: "filter: " + err.Error()}
+	}
+	if err := access.Check(ctx, inv.rightsToAll("list", filter.Sources())...); err != nil {
+		return nil, nil, err
 	}
 	for _, w := range filter.CostWarnings() {
 		if w.Excessive {

@@ -193,7 +193,7 @@ func (t *Taps) change(edit func([]*tap) []*tap) {
 // a moment after the route. Its look-ups may see a later state of other objects.
 func (t *Taps) Show(ctx context.Context, p *pipeline.Pipeline, q api.TapQuery, show func(api.Tapped) error) error {
 	one := &tap{deltas: make(chan offered, tapBacklog), query: q, pipeline: p}
-	if err := one.prepare(t.objects.Load()); err != nil {
+	if err := one.prepare(ctx, t.objects.Load()); err != nil {
 		return err
 	}
 	full := false
@@ -217,7 +217,7 @@ func (t *Taps) Show(ctx context.Context, p *pipeline.Pipeline, q api.TapQuery, s
 			if err := timer.Sleep(ctx, tapPace); err != nil {
 				return err
 			}
-			if err := one.prepare(t.objects.Load()); err != nil {
+			if err := one.prepare(ctx, t.objects.Load()); err != nil {
 				return err
 			}
 			if err := one.show(ctx, d, show); err != nil {
@@ -230,10 +230,13 @@ func (t *Taps) Show(ctx context.Context, p *pipeline.Pipeline, q api.TapQuery, s
 }
 
 // prepare switches the tap to a configuration. It fails if the configuration does not have the
-// route.
-func (t *tap) prepare(inv *Inventory) error {
+// route, or if the caller may not watch the objects that the tap shows.
+func (t *tap) prepare(ctx context.Context, inv *Inventory) error {
 	if t.inventory == inv {
 		return nil
+	}
+	if err := inv.checkSeen(ctx, "watch", t.query.Route); err != nil {
+		return err
 	}
 	t.inventory, t.explainers = inv, make(map[[2]string]*conjuncts.Explainer)
 	if t.query.Route == "" {

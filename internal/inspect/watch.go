@@ -59,7 +59,7 @@ func (s *Cache) Watch(ctx context.Context, q api.Query, show func(api.WatchEvent
 	default:
 		return fmt.Errorf("there are %d streams of objects already: end one of them", maxStreams)
 	}
-	stream, err := s.newStream(q, show)
+	stream, err := s.newStream(ctx, q, show)
 	if err != nil {
 		return err
 	}
@@ -78,9 +78,9 @@ func (s *Cache) Watch(ctx context.Context, q api.Query, show func(api.WatchEvent
 }
 
 // newStream makes a stream that does not observe yet.
-func (s *Cache) newStream(q api.Query, show func(api.WatchEvent) error) (*objectStream, error) {
+func (s *Cache) newStream(ctx context.Context, q api.Query, show func(api.WatchEvent) error) (*objectStream, error) {
 	inv := s.objects.Load()
-	source, filter, err := inv.understand(q)
+	source, filter, err := inv.understand(ctx, "watch", q)
 	if err != nil {
 		return nil, err
 	}

@@ -44,6 +44,11 @@ func Of(cfg *config.Config, components compile.Components, own string) (all []Ne
 // featureNeeds returns the rights of the parts of the router that are neither sources nor
 // components.
 func featureNeeds(cfg *config.Config, own string) (all []Need) {
+	if cfg.Listen.Access != "" {
+		place := config.Problem{Path: "listen.access"}
+		all = append(all, Need{Right: informer.Right{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, Place: place},
+			Need{Right: informer.Right{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, Place: place})
+	}
 	optional := func(is bool, r informer.Right, without string) {
 		if is {
 			all = append(all, Need{Right: r, Place: config.Problem{Path: "cluster"}, Optional: true, Without: without})

@@ -3,13 +3,16 @@ package router
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"github.com/deltarouter/deltarouter/internal/access"
 	"github.com/deltarouter/deltarouter/internal/inspect"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/router/engine"
 	"github.com/deltarouter/deltarouter/internal/router/state"
 	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/internal/tlsfiles"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -104,9 +107,11 @@ func (r *router) openProbes(ctx context.Context) error {
 	if r.Set.Plan.Config.Listen.Probes == "" {
 		return nil
 	}
-	probes := api.New(api.Config{
-		Addr: r.Set.Plan.Config.Listen.Probes, Metrics: r.Metrics.Handler(), Checks: r.checks, Log: r.Log,
-	})
+	cfg := api.Config{Addr: r.Set.Plan.Config.Listen.Probes, Metrics: r.Metrics.Handler(), Checks: r.checks, Log: r.Log}
+	if r.Set.Plan.Config.Listen.Access != "" {
+		cfg.Metrics = nil // this address knows no senders: the API serves them
+	}
+	probes := api.New(cfg)
 	if err := probes.Start(ctx); err != nil {
 		return err
 	}
@@ -117,9 +122,13 @@ func (r *router) openProbes(ctx context.Context) error {
 func (r *router) openAPI(ctx context.Context) error {
 	again := resyncer{r.Factory, r.Pipeline, r.Taps, r.objects, r.Log}
 	cache := inspect.NewCache(r.objects, r.Factory)
+	listen := r.Set.Plan.Config.Listen
 	cfg := api.ControlConfig{
-		Addr: r.Set.Plan.Config.Listen.API, Status: r.status, Reload: r.askReload, Resync: again.resync, Resume: again.resume,
-		Cache: cache, Watch: cache.Watch, Tap: r.tap, Active: r.active, Log: r.Log,
+		Addr: listen.API, Status: r.shownStatus, Reload: r.askReload, Resync: again.resync, Resume: again.resume,
+		Cache: cache, Watch: cache.Watch, Tap: r.tap, Active: r.active, Checks: r.checks, Metrics: r.Metrics.Handler(), Log: r.Log,
+	}
+	if err := r.secure(&cfg, listen); err != nil {
+		return err
 	}
 	if r.State != nil {
 		cfg.DeadLetters = r.letters
@@ -139,12 +148,39 @@ func (r *router) openAPI(ctx context.Context) error {
 	return nil
 }
 
+// secure adds TLS and access control to the API, as configured.
+func (r *router) secure(cfg *api.ControlConfig, listen config.Listen) error {
+	review := access.Config{URL: r.client.Host(), Client: r.client.HTTP(), Now: time.Now}
+	if !listen.TLS.Cert.IsZero() {
+		files, err := tlsfiles.NewServer(listen, r.Log)
+		if err != nil {
+			return err
+		}
+		cfg.TLS, review.ClientCAs = files.Config(), files.ClientCAs
+	}
+	if listen.Access != "" {
+		cfg.Access = access.New(review).Identify
+	}
+	return nil
+}
+
+// shownStatus returns the status that the sender of a request may see.
+func (r *router) shownStatus(ctx context.Context) api.Status {
+	for {
+		// A reload between the two would check the rights on other sources.
+		objects := r.objects.Load()
+		if s := r.status(); objects == r.objects.Load() {
+			return objects.Show(ctx, s)
+		}
+	}
+}
+
 // tap implements api.Tap.
 func (r *router) tap(ctx context.Context, q api.TapQuery, show func(api.Tapped) error) error {
 	return r.Taps.Show(ctx, r.Pipeline, q, show)
 }
 
 // active implements api.ControlConfig.Active.
-func (r *router) active(q api.ActiveQuery) ([]api.Active, bool, error) {
-	return inspect.Active(r.Pipeline, r.objects.Load().Config(), q)
+func (r *router) active(ctx context.Context, q api.ActiveQuery) ([]api.Active, bool, error) {
+	return inspect.Active(ctx, r.Pipeline, r.objects.Load(), q)
 }

@@ -221,7 +221,7 @@ func fixed(file string, old, now *config.Config) (problems config.Problems) {
 		name string
 		same bool
 	}{
-		{"cluster", old.Cluster == now.Cluster}, {"state", old.State == now.State}, {"listen", old.Listen == now.Listen},
+		{"cluster", old.Cluster == now.Cluster}, {"state", old.State == now.State}, {"listen", old.Listen.Equal(&now.Listen)},
 	} {
 		if !section.same {
 			problems = append(problems, config.Problem{

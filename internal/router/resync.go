@@ -28,6 +28,9 @@ type resyncer struct {
 
 // resync emits the cached objects once more, or compares them with the API server.
 func (r *resyncer) resync(ctx context.Context, ask api.Resync) (done api.Resynced, err error) {
+	if err := r.objects.Load().Resyncing(ctx, ask); err != nil {
+		return done, err
+	}
 	sources, err := r.sources(ask)
 	if err != nil {
 		return done, err

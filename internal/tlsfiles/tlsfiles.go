@@ -1,7 +1,7 @@
 // Package tlsfiles is the TLS configuration of a sink: the certificate authorities for the server,
 // and the certificate of the router. A sink puts [Config] below its key `tls` and calls
 // [Config.Load] for each connection, or uses [Clients] for HTTP, so that certificates that are
-// renewed while the router runs are used without a reload.
+// renewed while the router runs are used without a reload. [Server] does the same for a listener.
 package tlsfiles
 
 import (

@@ -183,33 +183,58 @@ func (c *Cluster) Validate(n Node) (problems Problems) {
 	return problems
 }
 
-// Validate checks the addresses.
+// Validate checks the addresses, and that no request that needs TLS or a right is served without.
 func (l *Listen) Validate(n Node) (problems Problems) {
 	if _, ok := splitAddress(l.Probes); !ok && l.Probes != "" {
 		problems = append(problems, n.At("probes").Problemf(`must be host:port, as in ":8081" or "127.0.0.1:8081", not %q`, l.Probes))
 	}
 	if l.API == "" {
+		for _, key := range []string{"tls", "access"} {
+			if at := n.At(key); !at.IsZero() {
+				problems = append(problems, at.Problemf("has no effect without listen.api: set it too, or remove this"))
+			}
+		}
 		return problems
 	}
+	problems = append(problems, l.checkTLS(n.At("tls"))...)
+	return append(problems, l.checkAPI(n.At("api"), !n.At("tls").IsZero())...)
+}
+
+// Equal reports whether two configurations are the same.
+func (l *Listen) Equal(other *Listen) bool {
+	return l.Probes == other.Probes && l.API == other.API && l.Access == other.Access &&
+		l.TLS.Cert.Equal(other.TLS.Cert) && l.TLS.Key.Equal(other.TLS.Key) && l.TLS.ClientCA.Equal(other.TLS.ClientCA)
+}
+
+// checkAPI checks the address of the API.
+func (l *Listen) checkAPI(at Node, secure bool) Problems {
 	if path, ok := strings.CutPrefix(l.API, "unix:"); ok {
 		if !filepath.IsAbs(path) {
-			problems = append(problems, n.At("api").Problemf(`must be an absolute path, as in "unix:/run/router/api.sock", not %q`, l.API))
-			return problems
+			return Problems{at.Problemf(`must be an absolute path, as in "unix:/run/router/api.sock", not %q`, l.API)}
 		}
-		policy := n.Policy()
+		if secure {
+			return Problems{at.Problemf("is a socket, which has no TLS: remove listen.tls, or use host:port")}
+		}
+		policy := at.Policy()
 		if err := policy.check(tags.PathWritten, path); err != nil {
-			problems = append(problems, n.At("api").Problemf("%v", err))
+			return Problems{at.Problemf("%v", err)}
 		}
-		return problems
+		return nil
 	}
-	switch host, ok := splitAddress(l.API); {
+	host, ok := splitAddress(l.API)
+	switch {
 	case !ok:
-		problems = append(problems, n.At("api").Problemf(`must be host:port or unix:/path, as in "127.0.0.1:8484", not %q`, l.API))
-	case host != "localhost" && !net.ParseIP(host).IsLoopback():
-		problems = append(problems, n.At("api").Problemf(
-			`must be a loopback address, as in "127.0.0.1:8484", or unix:/path, not %q: it shows objects and asks nobody who they are`, l.API))
+		return Problems{at.Problemf(`must be host:port or unix:/path, as in "127.0.0.1:8484", not %q`, l.API)}
+	case host == "localhost" || net.ParseIP(host).IsLoopback():
+		return nil
+	case l.Access == "":
+		return Problems{at.Problemf(
+			`must be a loopback address, as in "127.0.0.1:8484", or unix:/path, not %q: every client may use it; set listen.access and listen.tls to listen there`, l.API)}
+	case !secure:
+		return Problems{at.Problemf(
+			`must be a loopback address, as in "127.0.0.1:8484", or unix:/path, not %q: others could read the tokens of its clients; set listen.tls to listen there`, l.API)}
 	}
-	return problems
+	return nil
 }
 
 func splitAddress(address string) (host string, ok bool) {
@@ -218,6 +243,29 @@ func splitAddress(address string) (host string, ok bool) {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	return host, err == nil
+}
+
+// checkTLS does not read files, because they can change before they are used.
+func (l *Listen) checkTLS(n Node) (problems Problems) {
+	if n.IsZero() {
+		return nil
+	}
+	if l.TLS.Cert.IsZero() || l.TLS.Key.IsZero() {
+		problems = append(problems, n.Problemf("needs both cert and key"))
+	}
+	if l.Access == "" && !l.TLS.ClientCA.IsZero() {
+		problems = append(problems, n.At("clientCA").Problemf("has no effect without access: set listen.access: kubernetes, or remove it"))
+	}
+	for key, value := range map[string]Secret{"cert": l.TLS.Cert, "key": l.TLS.Key, "clientCA": l.TLS.ClientCA} {
+		at := n.At(key)
+		if value.IsZero() || len(at.Keys()) > 0 { // it is in a file or a variable
+			continue
+		}
+		if text, err := value.Value(); err == nil && !strings.Contains(text, "-----BEGIN ") {
+			problems = append(problems, at.Problemf("is no PEM: write {file: path} to read it from a file"))
+		}
+	}
+	return problems
 }
 
 // Validate checks the rules that tags cannot express.

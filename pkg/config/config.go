@@ -67,8 +67,14 @@ type DeadLetters struct {
 
 // Listen contains the addresses to listen on. An empty address is not used.
 type Listen struct {
-	Probes string `yaml:"probes" doc:"host:port of /healthz, /readyz and /metrics. Empty: none."`
-	API    string `yaml:"api" doc:"Address of the API for router status, dlq, get, resync and tap: a loopback host:port, or unix:/path for a socket that only its owner may use. Empty: none."`
+	Probes string `yaml:"probes" doc:"host:port of /healthz, /readyz and, without access, /metrics, always without TLS. Empty: none."`
+	API    string `yaml:"api" doc:"Address of the API for router status, dlq, get, resync and tap: host:port, or unix:/path for a socket that only its owner may use. The host is a loopback address, unless access and tls are set. Empty: none."`
+	TLS    struct {
+		Cert     Secret `yaml:"cert" doc:"PEM certificate of the API, followed by its intermediate certificates, as {file: tls.crt}."`
+		Key      Secret `yaml:"key" doc:"PEM key of cert."`
+		ClientCA Secret `yaml:"clientCA" doc:"PEM certificates of the authorities that sign client certificates. CN is the user, and each O a group. Without it, no client certificate is requested. Needs access."`
+	} `yaml:"tls" doc:"Serves the API with TLS. A changed file is used for the next connection."`
+	Access string `yaml:"access" enum:"kubernetes" doc:"kubernetes: each request to the API needs a token of the cluster or a client certificate (TokenReview), and its sender the rights on its path or on the objects that it shows (SubjectAccessReview). The address serves /healthz, /readyz and /metrics too. Absent: each request is permitted."`
 }
 
 // The values of [Source].Cache.

@@ -86,6 +86,14 @@ func (c *Config) MissingSecrets() (warnings Problems) {
 // IsZero reports whether the configuration has no value.
 func (s Secret) IsZero() bool { return s.from == nil }
 
+// Equal reports whether two secrets are configured in the same way. It reads no file.
+func (s Secret) Equal(other Secret) bool {
+	if s.from == nil || other.from == nil {
+		return s.from == other.from
+	}
+	return s.from.file == other.from.file && s.from.env == other.from.env && s.from.plain == other.from.plain
+}
+
 // Value returns the value. It reads a file again when the file changes, and removes newlines at its
 // end. The error names the missing or empty file or variable, and never contains a value.
 func (s Secret) Value() (string, error) {

@@ -154,7 +154,10 @@ var allowed = map[string][]string{
 		"internal/checkpoint", "internal/expr", "internal/metrics", "internal/pipeline/backlog", "internal/pipeline/condition", "internal/pipeline/deliver",
 		"internal/pipeline/route", "internal/pipeline/spec", "internal/rules", "internal/timer", "pkg/event", "pkg/filters", "pkg/plugins",
 	},
-	"internal/inspect/api": {"internal/fileerr", "pkg/event", "internal/metrics"},
+	"internal/inspect/api": {"internal/access", "internal/fileerr", "internal/listener", "pkg/event", "internal/metrics"},
+	// Who may use the API, and the addresses that it listens on.
+	"internal/access":   {},
+	"internal/listener": {"internal/fileerr"},
 
 	// From a configuration to a running router, in layers. None of them knows a kind of plugin:
 	// cmd/router passes the kinds to them.
@@ -170,7 +173,7 @@ var allowed = map[string][]string{
 		"pkg/informer", "pkg/plugins",
 	},
 	"internal/inspect": {
-		"internal/pipeline/chain", "internal/checkpoint", "internal/compile", "internal/explain", "internal/expr", "internal/expr/explain", "internal/inspect/api", "internal/metrics", "internal/pipeline",
+		"internal/access", "internal/pipeline/chain", "internal/checkpoint", "internal/compile", "internal/explain", "internal/expr", "internal/expr/explain", "internal/inspect/api", "internal/metrics", "internal/pipeline",
 		"internal/rawjson", "internal/timer", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 
@@ -189,7 +192,7 @@ var allowed = map[string][]string{
 		"internal/router/watches", "internal/timer", "pkg/config", "pkg/event", "pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router": {
-		"internal/config/files", "internal/compile", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline", "internal/podevents", "internal/router/engine",
+		"internal/access", "internal/config/files", "internal/compile", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline", "internal/podevents", "internal/router/engine", "internal/tlsfiles",
 		"internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/simulate": {

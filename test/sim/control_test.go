@@ -80,7 +80,7 @@ func (w *world) checkBounds() {
 	if w.l == nil || w.l.control.Load() == nil || w.l.reloaded {
 		return
 	}
-	for _, s := range w.l.control.Load().Status().Routes {
+	for _, s := range w.l.control.Load().Status(context.Background()).Routes {
 		for _, r := range w.routes {
 			if r.name() != s.Name {
 				continue

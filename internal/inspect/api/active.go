@@ -80,7 +80,7 @@ func (c *control) actives(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, err)
 	}
-	items, more, err := c.Active(q)
+	items, more, err := c.Active(r.Context(), q)
 	answer := ActiveAnswer{Route: q.Route, Items: append([]Active{}, items...)}
 	if more {
 		answer.Continue = items[len(items)-1].token()

@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
+
+	"github.com/deltarouter/deltarouter/internal/access"
 )
 
 // maxAudit bounds the logged part of a request's body in bytes.
@@ -22,7 +23,12 @@ func audited(next http.Handler, log *slog.Logger) http.Handler {
 		answered := &status{ResponseWriter: w, code: http.StatusOK}
 		r.Body = asked
 		next.ServeHTTP(answered, r)
-		log.Info("API request for a change", "method", r.Method, "path", r.URL.Path, "body", asked.text.String(), "peer", r.RemoteAddr, "status", answered.code)
+		user := slog.Attr{} // empty: is left out
+		if caller := access.From(r.Context()); caller != nil {
+			user = slog.String("user", caller.String())
+		}
+		log.LogAttrs(r.Context(), slog.LevelInfo, "API request for a change", slog.String("method", r.Method), slog.String("path", r.URL.Path),
+			slog.String("body", asked.text.String()), user, slog.String("peer", r.RemoteAddr), slog.Int("status", answered.code))
 	})
 }
 
@@ -53,32 +59,3 @@ func (s *status) WriteHeader(code int) {
 
 // Unwrap is for http.ResponseController.
 func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
-
-// Accept sets the connection's remote address to the process on the other side, if the system
-// reports it.
-func (s *socket) Accept() (net.Conn, error) {
-	conn, err := s.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return peerConn{conn, peerOf(conn)}, nil
-}
-
-// peerConn is a connection over a socket.
-type peerConn struct {
-	net.Conn
-
-	peer peer
-}
-
-// RemoteAddr implements [net.Conn].
-func (c peerConn) RemoteAddr() net.Addr { return c.peer }
-
-// peer describes the process on the other side of a socket.
-type peer string
-
-// Network implements [net.Addr].
-func (peer) Network() string { return "unix" }
-
-// String implements [net.Addr].
-func (p peer) String() string { return string(p) }

@@ -35,17 +35,11 @@ func (c *control) backup(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusConflict, ErrNoState)
 		return
 	}
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := c.lasting(r.Context(), r.URL.Path)
 	defer cancel()
 	conn := http.NewResponseController(w)
-	go func() {
-		select {
-		case <-c.closing:
-			cancel()
-			_ = conn.SetWriteDeadline(time.Now()) // a reader that has stopped must not delay the end
-		case <-ctx.Done():
-		}
-	}()
+	// A reader that has stopped must not delay the end.
+	defer context.AfterFunc(ctx, func() { _ = conn.SetWriteDeadline(time.Now()) })()
 	// Connections without deadlines return an error; it is harmless.
 	_, _ = conn.SetReadDeadline(time.Time{}), conn.SetWriteDeadline(time.Time{})
 	b, err := c.Backup(ctx)

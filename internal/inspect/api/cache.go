@@ -23,8 +23,10 @@ type SourceInfo struct {
 	Cache   string   `json:"cache"`
 	Indexes []string `json:"indexes"` // indexes that queries may use, see [Query].Index
 	Objects int      `json:"objects"`
-	Synced  bool     `json:"synced"`
-	Reason  string   `json:"reason,omitempty"` // reason for not being synced
+	// the caller may not list all objects, so Objects and Reason are not shown
+	Hidden bool   `json:"hidden,omitempty"`
+	Synced bool   `json:"synced"`
+	Reason string `json:"reason,omitempty"` // reason for not being synced
 }
 
 // Query selects objects of a source. Empty fields select all.
@@ -66,7 +68,7 @@ type Answer struct {
 // Cache answers the API's queries for objects. It is called from any goroutine.
 type Cache interface {
 	// Sources returns the sources in the order of their names.
-	Sources() []SourceInfo
+	Sources(ctx context.Context) []SourceInfo
 	// Query returns a page. A *[QueryError] is a mistake in the query.
 	Query(ctx context.Context, q Query) (Answer, error)
 }
@@ -131,7 +133,7 @@ func (c *control) sources(r *http.Request) (any, error) {
 	if r.URL.RawQuery != "" {
 		return nil, refuse(http.StatusBadRequest, errors.New("takes no parameters"))
 	}
-	return sourceList{append([]SourceInfo{}, c.Cache.Sources()...)}, nil
+	return sourceList{append([]SourceInfo{}, c.Cache.Sources(r.Context())...)}, nil
 }
 
 // sourceList is the list of sources in an answer.

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/listener"
 )
 
 // clientTimeout bounds a request. A retry of many dead letters takes long.
@@ -53,7 +55,7 @@ func Local(addr string) Endpoint {
 	e := Endpoint{Name: addr, URL: "http://" + addr}
 	// No proxy: the router runs on this machine.
 	transport := &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeaders}
-	if path, ok := strings.CutPrefix(addr, unixPrefix); ok {
+	if path, ok := strings.CutPrefix(addr, listener.UnixPrefix); ok {
 		e.URL = "http://localhost"
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var dialer net.Dialer

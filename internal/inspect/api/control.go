@@ -2,12 +2,11 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"mime"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/access"
 )
 
 // The bounds of a request.
@@ -26,9 +27,11 @@ const (
 
 // ControlConfig configures the control API.
 type ControlConfig struct {
-	Addr        string        // as in listen.api: a loopback host:port, or unix:/path
-	DeadLetters DeadLetters   // nil: the router keeps none, see [ErrNoLetters]
-	Status      func() Status // called from any goroutine
+	Addr        string      // as in listen.api: a loopback host:port, or unix:/path
+	DeadLetters DeadLetters // nil: the router keeps none, see [ErrNoLetters]
+	// Status returns the state of the router, without the texts that the caller may not see. Called
+	// from any goroutine.
+	Status func(ctx context.Context) Status
 	// Reload reads the configuration again. Its error is the reason for a refusal. Called from any
 	// goroutine.
 	Reload func(ctx context.Context) error
@@ -40,12 +43,21 @@ type ControlConfig struct {
 	Tap    Tap   // the live view of deltas. Called from any goroutine
 	Watch  Watch // the cached objects and their changes. Called from any goroutine
 	// Active returns the objects for which the condition of a route holds, and whether more follow.
-	// All its errors are *[QueryError]s. Called from any goroutine.
-	Active func(q ActiveQuery) (items []Active, more bool, err error)
+	// Its errors are *[QueryError]s, or those of package access. Called from any goroutine.
+	Active func(ctx context.Context, q ActiveQuery) (items []Active, more bool, err error)
 	// Backup makes a copy of the state file, which the server closes; nil: the router has none. Its
 	// error wraps [ErrBusy] while there is another. Called from any goroutine.
 	Backup func(ctx context.Context) (Backup, error)
 	Log    *slog.Logger
+
+	TLS *tls.Config // nil: without TLS
+	// Access identifies the senders of requests; nil: every request is permitted
+	Access func(*http.Request) (*access.Caller, error)
+	// Recheck is the interval at which the rights of a long request are checked again; 0: 10 s
+	Recheck time.Duration
+	// With Access, the server has the endpoints of the probes too.
+	Checks  func() []Check
+	Metrics http.Handler
 }
 
 // control serves /api/v1.
@@ -55,58 +67,41 @@ type control struct {
 	closing chan struct{} // closed with the server, to end streams
 }
 
-// NewControl makes a Server of the control API. It does not listen yet:
+// NewControl makes a Server of the control API. It does not listen yet. See endpoints for what it
+// serves.
 //
-//	GET  /api/v1/status                                        Status
-//	POST /api/v1/reload                                        {"reloaded": true}; 422 if the configuration was refused
-//	POST /api/v1/resync {source, route, relist}                Resynced, after the resync
-//	GET  /api/v1/sources                                       {"sources": [SourceInfo…]}
-//	GET  /api/v1/sources/{source}?namespace=&name=&labels=&filter=&limit=&continue=   Answer
-//	GET  /api/v1/sources/{source}/indexes/{index}?value=&…     Answer; the parameters of a source too
-//	                  …?watch=true&…                            an endless stream of lines, each a WatchEvent; not limit, continue
-//	GET  /api/v1/routes/{route}/active?limit=&continue=        ActiveAnswer
-//	POST /api/v1/routes/{route}/resume                         {"resumed": true}; 422 if it is not paused
-//	GET  /api/v1/tap?route=&rejected=                          an endless stream of lines, each a Tapped
-//	GET  /api/v1/deadletters?route=&after=&limit=              {"letters": [Letter…], "next": after-of-the-next-page}
-//	GET  /api/v1/deadletters/{id}                              Letter, with its objects
-//	POST /api/v1/deadletters/retry {ids | route, current}      Outcome
-//	POST /api/v1/deadletters/drop  {ids | route}               Outcome
-//	POST /api/v1/state/backup                                  a copy of the state file
-//
-// An error is {"error": text} with a status of 4xx or 5xx. The API is unauthenticated: every client
-// that reaches the socket or the loopback address may use it, except web pages. So a request must
-// name a loopback host and must not come from a page, and a POST must have the type
-// application/json. The log contains each POST with its sender.
+// An error is {"error": text} with a status of 4xx or 5xx. Without Access, the API is
+// unauthenticated: every client that reaches the socket or the loopback address may use it, except
+// web pages. So a request must name a loopback host and must not come from a page, and a POST must
+// have the type application/json. The log contains each POST with its sender.
 func NewControl(cfg ControlConfig) *Server {
 	c := &control{cfg, make(chan struct{})}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /api/v1/tap", c.tap)
-	mux.HandleFunc("GET /api/v1/sources/{source}", c.objects)
-	mux.HandleFunc("GET /api/v1/sources/{source}/indexes/{index}", c.objects)
-	mux.HandleFunc("POST /api/v1/state/backup", c.backup)
-	for pattern, answer := range map[string]func(*http.Request) (any, error){
-		"GET /api/v1/status":                 c.statusNow,
-		"POST /api/v1/reload":                c.reloaded,
-		"POST /api/v1/routes/{route}/resume": c.resumed,
-		"GET /api/v1/sources":                c.sources,
-		"GET /api/v1/routes/{route}/active":  c.actives,
-		"GET /api/v1/deadletters":            c.list,
-		"GET /api/v1/deadletters/{id}":       c.show,
-		"POST /api/v1/deadletters/retry":     c.retry,
-		"POST /api/v1/deadletters/drop":      c.drop,
-	} {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { conclude(w, r, answer) })
+	if c.Recheck == 0 {
+		c.Recheck = recheck
 	}
-	mux.HandleFunc("POST /api/v1/resync", func(w http.ResponseWriter, r *http.Request) {
-		// A resync takes long if routes with overflow: block make their sources wait.
+	s := newServer("api", cfg.Addr, c.guarded(c.identified(audited(c.mux(), cfg.Log))), cfg.Log)
+	s.tls = cfg.TLS
+	if cfg.Access != nil {
+		s.most = maxProbes // clients without rights must not keep the others out
+	}
+	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(c.closing) }))
+	return s
+}
+
+// concluded serves the result of a function as JSON.
+func concluded(answer func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { conclude(w, r, answer) }
+}
+
+// patiently serves a request that takes long, as a resync does if routes with overflow: block make
+// their sources wait.
+func patiently(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		conn := http.NewResponseController(w)
 		// Connections without deadlines return an error; it is harmless.
 		_, _ = conn.SetReadDeadline(time.Time{}), conn.SetWriteDeadline(time.Time{})
-		conclude(w, r, c.resyncAll)
-	})
-	s := newServer("api", cfg.Addr, guarded(audited(mux, cfg.Log), strings.HasPrefix(cfg.Addr, unixPrefix)), cfg.Log)
-	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(c.closing) }))
-	return s
+		next(w, r)
+	}
 }
 
 // conclude writes the result of a function as JSON.
@@ -137,6 +132,9 @@ func refuse(status int, err error) error {
 func (r refused) Unwrap() error { return r.error }
 
 func statusOf(err error) int {
+	if denied, ok := errors.AsType[*access.Error](err); ok {
+		return denied.Status
+	}
 	if r, ok := errors.AsType[refused](err); ok {
 		return r.status
 	}
@@ -151,45 +149,13 @@ func statusOf(err error) int {
 }
 
 // statusNow returns the completed status.
-func (c *control) statusNow(*http.Request) (any, error) {
-	s := c.Status()
+func (c *control) statusNow(r *http.Request) (any, error) {
+	s := c.Status(r.Context())
 	s.Ready = len(holding(s.Checks)) == 0
 	for i := range s.Checks {
 		s.Checks[i].Message = short(s.Checks[i].Message)
 	}
 	return s, nil
-}
-
-// guarded refuses requests of web pages: pages whose own name resolves to the loopback address (by
-// the Host header), pages that send forms (by the content type, which makes a browser ask first),
-// and all other requests of pages. A browser names the page's site (Origin, Sec-Fetch-Site) even if
-// the page cannot read the answer. Browsers cannot reach a socket.
-func guarded(next http.Handler, socket bool) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !socket && !loopback(r.Host) {
-			fail(w, http.StatusForbidden, fmt.Errorf("host %q is not a loopback address: use 127.0.0.1 or localhost", r.Host))
-			return
-		}
-		if site := r.Header.Get("Sec-Fetch-Site"); r.Header.Get("Origin") != "" || site != "" && site != "none" && site != "same-origin" {
-			fail(w, http.StatusForbidden, errors.New("web pages may not use the router's API"))
-			return
-		}
-		if r.Method == http.MethodPost {
-			if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-				fail(w, http.StatusUnsupportedMediaType, errors.New("the Content-Type must be application/json"))
-				return
-			}
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		next.ServeHTTP(w, r)
-	})
-}
-
-func loopback(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")).IsLoopback()
 }
 
 // page is a page of dead letters.
@@ -268,7 +234,7 @@ func (c *control) show(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, err)
 	}
-	letter, err := c.DeadLetters.Letter(id)
+	letter, err := c.DeadLetters.Letter(r.Context(), id)
 	if err == nil && letter == nil {
 		err = refuse(http.StatusNotFound, fmt.Errorf("there is no dead letter %d", id))
 	}

@@ -37,7 +37,7 @@ func (d *desk) Letters(_ context.Context, route string, after uint64, limit int)
 	return letters, d.err
 }
 
-func (d *desk) Letter(id uint64) (*api.Letter, error) {
+func (d *desk) Letter(_ context.Context, id uint64) (*api.Letter, error) {
 	if id == 0 || id > uint64(d.n) {
 		return nil, d.err
 	}
@@ -66,7 +66,7 @@ func serve(t *testing.T, addr string, letters api.DeadLetters) string {
 	t.Helper()
 	s := api.NewControl(api.ControlConfig{
 		Addr: addr, DeadLetters: letters, Log: slog.New(slog.DiscardHandler),
-		Status: func() api.Status {
+		Status: func(context.Context) api.Status {
 			return api.Status{
 				Routes: []api.RouteStatus{{Name: "r", Pending: 3}},
 				Checks: []api.Check{{Name: "sources/a", Holds: true, Message: strings.Repeat("ü", 2000)}, {Name: "sources/b", OK: true, Holds: true}},
@@ -218,7 +218,7 @@ func TestChangesAreLogged(t *testing.T) {
 		}
 		var log bytes.Buffer // complete before the answer is
 		s := api.NewControl(api.ControlConfig{
-			Addr: addr, Log: slog.New(slog.NewTextHandler(&log, nil)), Status: func() api.Status { return api.Status{} },
+			Addr: addr, Log: slog.New(slog.NewTextHandler(&log, nil)), Status: func(context.Context) api.Status { return api.Status{} },
 			Reload: func(context.Context) error { return errors.New("no") }, DeadLetters: &desk{n: 1},
 		})
 		must.Succeed(t, s.Start(t.Context()))

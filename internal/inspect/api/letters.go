@@ -89,7 +89,7 @@ type DeadLetters interface {
 	// id, without their objects.
 	Letters(ctx context.Context, route string, after uint64, limit int) ([]Letter, error)
 	// Letter returns one dead letter with its objects; nil: it does not exist.
-	Letter(id uint64) (*Letter, error)
+	Letter(ctx context.Context, id uint64) (*Letter, error)
 	Changer
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
+
+	"github.com/deltarouter/deltarouter/internal/listener"
 )
 
 // The limits for clients. Every client that reaches the port can use the probes.
@@ -49,8 +52,9 @@ type Config struct {
 
 // Server serves the probes, or the control API.
 type Server struct {
-	name string // its key under listen: probes or api
-	most int    // limit of simultaneous connections
+	name string      // its key under listen: probes or api
+	most int         // limit of simultaneous connections
+	tls  *tls.Config // nil: without TLS
 	log  *slog.Logger
 	http http.Server
 	done chan struct{} // closed when serving has ended
@@ -91,18 +95,21 @@ func (s *Server) Start(ctx context.Context) error {
 	if s.listener != nil || s.closed {
 		return fmt.Errorf("listen.%s: the server was started or closed before: this is a bug of the router", s.name)
 	}
-	listener, err := listen(ctx, s.http.Addr)
+	socket, err := listener.Listen(ctx, s.http.Addr)
 	if err != nil {
 		return fmt.Errorf("listen.%s: cannot listen on %q, choose another address: %w", s.name, s.http.Addr, err)
 	}
-	s.listener = netutil.LimitListener(listener, s.most)
+	s.listener = netutil.LimitListener(socket, s.most)
+	if s.tls != nil {
+		s.listener = tls.NewListener(s.listener, s.tls)
+	}
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("the server failed and serves no more requests", "for", s.name, "err", err)
 		}
 	}()
-	s.log.Info("listening", "for", s.name, "address", listener.Addr().String())
+	s.log.Info("listening", "for", s.name, "address", socket.Addr().String(), "tls", s.tls != nil)
 	return nil
 }
 
@@ -137,13 +144,15 @@ func (s *Server) Close(ctx context.Context) error {
 // probes serves GET and HEAD on three paths. The mux answers 404 and 405 to all other requests.
 func probes(cfg Config) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok\n") })
+	mux.HandleFunc("GET /healthz", healthy)
 	mux.HandleFunc("GET /readyz", cfg.ready)
 	if cfg.Metrics != nil {
 		mux.Handle("GET /metrics", cfg.Metrics)
 	}
 	return mux
 }
+
+func healthy(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok\n") }
 
 // ready lists the failed checks in the format of Kubernetes' own components; the last line is the
 // summary. The list has no reasons, because reasons contain names of hosts and objects, and texts

@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/access"
 )
 
 // streamPatience bounds the time that the reader of a stream may take for one line.
@@ -110,23 +112,17 @@ func (s *stream) write(line any) error {
 
 // stream answers with the lines that run writes until the client disconnects or the server closes.
 func (c *control) stream(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, out *stream) error) {
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := c.lasting(r.Context(), r.URL.Path)
 	defer cancel()
-	go func() {
-		select {
-		case <-c.closing:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	out := &stream{w: w, conn: http.NewResponseController(w), encoder: json.NewEncoder(w)}
 	err := run(ctx, out)
 	// The end of an answer that was idle for long must not meet an old deadline.
 	_ = out.conn.SetWriteDeadline(time.Now().Add(streamPatience))
 	_, mistake := errors.AsType[*QueryError](err)
+	_, denied := errors.AsType[*access.Error](err)
 	switch {
 	case out.begun:
-	case mistake:
+	case mistake || denied:
 		fail(w, statusOf(err), err)
 	case err != nil:
 		fail(w, http.StatusServiceUnavailable, err)

@@ -46,8 +46,12 @@ func (c *control) watch(ctx context.Context, q Query, out *stream) error {
 		return errNoWatch
 	}
 	err := c.Watch(ctx, q, func(e WatchEvent) error { return out.write(e) })
-	if err != nil && ctx.Err() == nil && out.begun {
-		// A client that has disconnected does not need the reason.
+	if denied := withdrawn(ctx); denied != nil {
+		err = denied
+	} else if ctx.Err() != nil {
+		return err // a client that has disconnected does not need the reason
+	}
+	if err != nil && out.begun {
 		_ = out.write(WatchEvent{Type: WatchError, Message: err.Error()})
 	}
 	return err

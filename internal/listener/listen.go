@@ -1,4 +1,6 @@
-package api
+// Package listener listens for the clients of the router: on host:port, or on a socket that only its
+// owner may use.
+package listener
 
 import (
 	"context"
@@ -14,15 +16,15 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
-// unixPrefix precedes the path of a socket in an address.
-const unixPrefix = "unix:"
+// UnixPrefix precedes the path of a socket in an address.
+const UnixPrefix = "unix:"
 
-// listen listens on host:port or unix:/path. A socket is accessible to its owner only, from its
-// first moment: listen makes it in a folder with mode 0700 and then moves it. It replaces a socket
+// Listen listens on host:port or unix:/path. A socket is accessible to its owner only, from its
+// first moment: Listen makes it in a folder with mode 0700 and then moves it. It replaces a socket
 // on which no process listens.
-func listen(ctx context.Context, addr string) (net.Listener, error) {
+func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
-	path, ok := strings.CutPrefix(addr, unixPrefix)
+	path, ok := strings.CutPrefix(addr, UnixPrefix)
 	if !ok {
 		listener, err := lc.Listen(ctx, "tcp", addr)
 		return listener, refusal(err)

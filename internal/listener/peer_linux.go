@@ -1,4 +1,4 @@
-package api
+package listener
 
 import (
 	"fmt"
