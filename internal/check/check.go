@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/config/files"
+	"github.com/deltarouter/deltarouter/internal/otlpconn"
 	"github.com/deltarouter/deltarouter/internal/podevents"
 	"github.com/deltarouter/deltarouter/internal/rbac"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -106,6 +107,7 @@ func (f *Findings) connect(ctx context.Context, path string, client *informer.Cl
 	if len(f.Problems) == len(access.Problems) { // kinds cannot interpret an invalid configuration
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Handlers, components.Handlers)...)
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Sinks, components.Sinks)...)
+		f.Warnings = append(f.Warnings, probeTraces(ctx, p.Config.Traces)...)
 	}
 }
 
@@ -129,6 +131,20 @@ func probeAll[T, E any](ctx context.Context, configured map[string]*config.Compo
 		}
 	}
 	return warnings
+}
+
+// probeTraces finds whether the receiver of traces can be reached; c is nil if there is none.
+func probeTraces(ctx context.Context, c *config.Traces) config.Problems {
+	if c == nil {
+		return nil
+	}
+	err := otlpconn.OfTraces(c).Probe(ctx)
+	if err == nil {
+		return nil
+	}
+	w := c.Problemf("it cannot be reached now: %v", err)
+	w.Warning = true
+	return config.Problems{w}
 }
 
 // connectTimeout bounds the requests for rights and the probes of sinks together.

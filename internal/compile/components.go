@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/otlpconn"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -75,4 +76,21 @@ func namesOf[T, E any](kinds []plugins.Kind[T, E]) string {
 		names[i] = kind.Describe().Name
 	}
 	return strings.Join(names, ", ")
+}
+
+// checkTraces returns the mistakes in the export of traces; c is nil if there is none.
+func checkTraces(c *config.Traces) (problems config.Problems) {
+	if c == nil {
+		return nil
+	}
+	over := otlpconn.OfTraces(c)
+	return append(over.TLS.Validate(c.At("tls")), over.Check(c.Node, otlpconn.Traces())...)
+}
+
+// warnTraces warns of headers that would be sent without encryption.
+func warnTraces(c *config.Traces) config.Problems {
+	if c == nil {
+		return nil
+	}
+	return otlpconn.OfTraces(c).Warn(c.Node)
 }

@@ -67,7 +67,8 @@ func (r *Route) Lookups() []string {
 // likely mistakes, which doubles the time.
 func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, components Components, known *Schemas, advise bool) (*Plan, config.Problems) {
 	problems = slices.Concat(problems,
-		checkComponents("handler", cfg.Handlers, components.Handlers), checkComponents("sink", cfg.Sinks, components.Sinks))
+		checkComponents("handler", cfg.Handlers, components.Handlers), checkComponents("sink", cfg.Sinks, components.Sinks),
+		checkTraces(cfg.Traces))
 	p := &Plan{Config: cfg, Sources: make(map[string]Source)}
 	if len(problems) == 0 { // a kind may not understand an invalid configuration
 		p.Grants, problems = grants(cfg, components.Handlers)
@@ -106,7 +107,7 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 	c.checkSecretChains(p)
 	if advise && len(c.problems) == 0 {
 		c.adviseAll(ctx, p)
-		c.warnings = slices.Concat(c.warnings, warnAll(cfg.Handlers, components.Handlers), warnAll(cfg.Sinks, components.Sinks))
+		c.warnings = slices.Concat(c.warnings, warnAll(cfg.Handlers, components.Handlers), warnAll(cfg.Sinks, components.Sinks), warnTraces(cfg.Traces))
 		c.adviseSecrets(p, func(handler string) bool { return keeps(cfg.Handlers[handler], components.Handlers) })
 	}
 	if advise {

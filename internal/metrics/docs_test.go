@@ -18,14 +18,14 @@ const docsHead = `# Metrics
 
 ` + "`/metrics` of `listen.probes`" + ` serves these in the formats of Prometheus (text, OpenMetrics, protobuf), beside
 those of the Go runtime and of the process. Histograms have classic buckets and, in protobuf, native ones. Exemplars of
-` + "`deltarouter_route_delivery_duration_seconds`" + ` have the id of an event as ` + "`event_id`" + `, at most one a second
-for each route. A test writes this table from the registry.
+` + "`deltarouter_route_delivery_duration_seconds`" + ` have the id of an event as ` + "`event_id`" + `, and with tracing that
+of its trace as ` + "`trace_id`" + `, at most one a second for each route. A test writes this table from the registry.
 
 | Metric | Type | Labels | Meaning |
 |---|---|---|---|
 `
 
-var object = regexp.MustCompile(`^deltarouter_(source|route|handler|guests?|dead_letters|checkpoint|state|config|build)(_|$)`)
+var object = regexp.MustCompile(`^deltarouter_(source|route|handler|guests?|dead_letters|checkpoint|state|trace|config|build)(_|$)`)
 
 // TestDocumented shows that docs/METRICS.md has every metric, and that each name begins with its
 // subject.

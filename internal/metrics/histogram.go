@@ -21,11 +21,13 @@ const (
 // much as an observation, and a scrape gets a few only.
 const exemplarInterval = time.Second
 
-// exemplarLabel names the id of an event in an exemplar. Prometheus bounds an exemplar to 128
-// characters, and its client panics beyond that.
+// exemplarLabel names the id of an event in an exemplar, and traceLabel the id of its trace.
+// Prometheus bounds an exemplar to 128 characters, and its client panics beyond that.
 const (
 	exemplarLabel = "event_id"
-	maxExemplarID = prometheus.ExemplarMaxRunes - len(exemplarLabel)
+	traceLabel    = "trace_id"
+	maxExemplarID = prometheus.ExemplarMaxRunes - len(exemplarLabel) - len(traceLabel) - traceDigits
+	traceDigits   = 32
 )
 
 func (m *Metrics) histogram(name, help string, label string) *prometheus.HistogramVec {
@@ -51,12 +53,16 @@ func (m *Metrics) Deliveries(route string) *Deliveries {
 }
 
 // Observe counts a delivery that ended now. Once a second it attaches the id of its event as an
-// exemplar, unless the id is empty or cannot be one.
-func (d *Deliveries) Observe(now time.Time, took time.Duration, id string) {
+// exemplar, unless the id is empty or cannot be one, and the id of its trace, unless that is empty.
+func (d *Deliveries) Observe(now time.Time, took time.Duration, id, trace string) {
 	at, next := now.UnixNano(), d.next.Load()
 	exemplars, ok := d.seconds.(prometheus.ExemplarObserver)
 	if ok && id != "" && len(id) <= maxExemplarID && utf8.ValidString(id) && at >= next && d.next.CompareAndSwap(next, at+int64(exemplarInterval)) {
-		exemplars.ObserveWithExemplar(took.Seconds(), prometheus.Labels{exemplarLabel: id})
+		labels := prometheus.Labels{exemplarLabel: id}
+		if len(trace) == traceDigits {
+			labels[traceLabel] = trace
+		}
+		exemplars.ObserveWithExemplar(took.Seconds(), labels)
 		return
 	}
 	d.seconds.Observe(took.Seconds())

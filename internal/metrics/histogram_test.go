@@ -19,12 +19,12 @@ func TestExemplars(t *testing.T) {
 	m := metrics.New()
 	d := m.Deliveries("r")
 	start := time.Unix(1_000_000, 0)
-	d.Observe(start, 1*time.Millisecond, "")                       // no event
-	d.Observe(start, 1*time.Millisecond, strings.Repeat("x", 121)) // with its label: 129 characters
-	d.Observe(start, 1*time.Millisecond, "\xff")
-	d.Observe(start, 2*time.Millisecond, "first")
-	d.Observe(start.Add(999*time.Millisecond), 200*time.Millisecond, "too soon")
-	d.Observe(start.Add(time.Second), 90*time.Second, "second")
+	d.Observe(start, 1*time.Millisecond, "", "")                      // no event
+	d.Observe(start, 1*time.Millisecond, strings.Repeat("x", 81), "") // with its label: 129 characters
+	d.Observe(start, 1*time.Millisecond, "\xff", "")
+	d.Observe(start, 2*time.Millisecond, "first", "")
+	d.Observe(start.Add(999*time.Millisecond), 200*time.Millisecond, "too soon", "")
+	d.Observe(start.Add(time.Second), 90*time.Second, "second", "")
 
 	r := httptest.NewRequest("GET", "/metrics", nil)
 	r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
@@ -47,7 +47,7 @@ func TestNativeHistograms(t *testing.T) {
 	for n := range 2000 {
 		took, err := time.ParseDuration(strconv.Itoa(n*n*n+1) + "us")
 		must.Succeed(t, err)
-		d.Observe(time.Unix(0, 0), took, "")
+		d.Observe(time.Unix(0, 0), took, "", "")
 	}
 	h := histogram(t, m)
 	var native uint32
@@ -68,7 +68,7 @@ func BenchmarkObserve(b *testing.B) {
 			d, at := metrics.New().Deliveries("r"), time.Unix(1_000_000, 0)
 			for n := range b.N {
 				at = at.Add(step)
-				d.Observe(at, time.Duration(n%1000)*time.Millisecond, "0123456789abcdef0123456789abcdef")
+				d.Observe(at, time.Duration(n%1000)*time.Millisecond, "0123456789abcdef0123456789abcdef", "")
 			}
 		})
 	}
@@ -78,7 +78,7 @@ func BenchmarkObserve(b *testing.B) {
 		for n := range b.N {
 			d := m.Deliveries(strconv.Itoa(n))
 			for took := range 1000 {
-				d.Observe(time.Unix(0, 0), time.Duration(took*took*took)*time.Microsecond, "")
+				d.Observe(time.Unix(0, 0), time.Duration(took*took*took)*time.Microsecond, "", "")
 			}
 		}
 		var mem runtime.MemStats

@@ -23,6 +23,13 @@ const (
 	Suppressed   = "suppressed"
 )
 
+// The values of the label result of trace_spans_total.
+const (
+	SpansExported = "exported"
+	SpansDropped  = "dropped"  // because the receiver is slow or unavailable
+	SpansRejected = "rejected" // by the receiver
+)
+
 // Metrics is safe for concurrent use. Label values of ops are lower case.
 type Metrics struct {
 	registry *prometheus.Registry
@@ -65,6 +72,7 @@ type Metrics struct {
 	GuestFuel   *prometheus.CounterVec // handler: about one for each instruction
 	// handler, reason (trap, exit, fuel, timeout, stack, answer, memory, calls, canceled)
 	GuestsEnded    *prometheus.CounterVec
+	TraceSpans     *prometheus.CounterVec // result: see its constants
 	ConfigReloadOK prometheus.Gauge
 	ConfigHash     *prometheus.GaugeVec // hash
 	buildInfo      *prometheus.GaugeVec // version
@@ -103,6 +111,7 @@ func New() *Metrics {
 	m.GuestMemory = m.gauge("guest_memory_bytes", "Memory of a handler's guests.", "handler")
 	m.GuestFuel = m.counter("guest_fuel_total", "Fuel used by a handler's guests: about one for each instruction.", "handler")
 	m.GuestsEnded = m.counter("guests_ended_total", "Guests that were replaced, and why.", "handler", "reason")
+	m.TraceSpans = m.counter("trace_spans_total", "Spans by result: exported; dropped because the receiver is slow or unavailable; rejected by the receiver.", "result")
 	m.ConfigHash = m.gauge("config_hash", "1 for the hash of the running configuration.", "hash")
 	m.buildInfo = m.gauge("build_info", "1 for the running version.", "version")
 	m.ConfigReloadOK = m.gauge("config_last_reload_successful", "1 if the last load of the configuration succeeded.").WithLabelValues()

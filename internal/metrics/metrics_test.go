@@ -29,7 +29,7 @@ func TestServed(t *testing.T) {
 	})
 	m.Deltas.WithLabelValues("pods", "added").Inc()
 	m.RouteDeltas.WithLabelValues("r", metrics.Matched).Inc()
-	m.Deliveries("r").Observe(time.Now(), time.Second, "")
+	m.Deliveries("r").Observe(time.Now(), time.Second, "", "")
 	m.ConfigReloadOK.Set(1)
 
 	problems, err := testutil.GatherAndLint(m.Registry())

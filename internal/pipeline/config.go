@@ -11,6 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/rules"
 	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -34,6 +35,8 @@ type Config struct {
 	// Clock is the clock of batches, retries and ages; waits for the disk and for the end of a
 	// route use real time. nil: the real clock.
 	Clock timer.Clock
+	// Tracer traces the deltas; nil: they are not traced.
+	Tracer *trace.Tracer
 	// Given is called with the events that a route has handed to a downstream route, which is the
 	// sink. It must return at once, and neither modify nor keep the slice. nil: it is not called.
 	Given func(route string, sink NamedSink, events []event.Event)
@@ -74,7 +77,7 @@ func newEnv(p *Pipeline) *route.Env {
 		Wheel: timer.NewWheel(c.Clock), Census: rules.NewCensus(), Stopping: p.life.stopping,
 		Downstream: func(name string) *route.Route { return p.now.Load().downstream[name] },
 	}
-	e.Env = backlog.Env{Clock: c.Clock, InFlight: c.InFlight, MaxDisk: c.MaxDisk, Refused: c.Refused}
+	e.Env = backlog.Env{Clock: c.Clock, InFlight: c.InFlight, MaxDisk: c.MaxDisk, Refused: c.Refused, Tracer: c.Tracer}
 	if c.Store != nil {
 		e.Soon = c.Store.Soon
 	}

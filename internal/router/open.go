@@ -29,6 +29,7 @@ type router struct {
 	objects *inspect.Current // all cached objects, for the API; replaced at a reload
 	letters *inspect.DeadLetters
 	reloads reloads
+	tracing tracing
 	rescans engine.Tasks
 }
 
@@ -39,6 +40,10 @@ func (r *router) open(ctx context.Context) error {
 		if r.client, err = r.opts.client(r.Set.Plan.Config.Cluster); err != nil {
 			return fmt.Errorf("cluster: %w", err)
 		}
+	}
+	r.OnClose("traces", r.tracing.close) // after everything that makes spans
+	if err := r.useTraces(ctx, r.Set.Plan.Config); err != nil {
+		return err
 	}
 	r.API = &plugins.API{URL: r.client.Host(), Client: r.client.HTTP()}
 	r.OnClose("client", func(context.Context) error { r.client.Close(); return nil })
@@ -59,7 +64,7 @@ func (r *router) open(ctx context.Context) error {
 	if r.Set.Known, err = r.State.KnownRoutes(r.Set.Plan.Routes); err != nil {
 		return err
 	}
-	delivering := pipeline.Config{Routes: r.Set.Routes(), Given: r.Taps.Passed, Refused: r.Taps.Refused}
+	delivering := pipeline.Config{Routes: r.Set.Routes(), Given: r.Taps.Passed, Refused: r.Taps.Refused, Tracer: &r.tracing.tracer}
 	if r.State != nil {
 		delivering.DeadLetters = r.State.Letters
 		delivering.MaxDisk = int64(r.Set.Plan.Config.State.MaxSize) / state.SpillShare

@@ -187,6 +187,9 @@ func (r *router) reload(ctx context.Context) error {
 	if err := within(ctx, func(ctx context.Context) error { return old.CloseUnused(ctx, r.Set) }); err != nil {
 		r.Log.Warn("unused components did not close in order", "err", err)
 	}
+	if err := within(ctx, func(ctx context.Context) error { return r.useTraces(ctx, r.Set.Plan.Config) }); err != nil {
+		r.Log.Warn("the former traces were not exported in time", "err", err)
+	}
 	r.forgetMetrics(old)
 	r.forget(ctx)
 	return nil

@@ -17,12 +17,7 @@ import (
 
 // Config is the configuration below `tls:`. Its zero value means the certificate authorities of the
 // system and no certificate of the router.
-type Config struct {
-	CA         config.Secret `yaml:"ca" doc:"PEM certificates of the authorities that sign the server certificate, as {file: ca.crt}; without it those of the system."`
-	Cert       config.Secret `yaml:"cert" doc:"PEM client certificate of the router, followed by its intermediate certificates."`
-	Key        config.Secret `yaml:"key" doc:"PEM key of cert."`
-	ServerName string        `yaml:"serverName" doc:"The name that the server certificate must have; without it the host of the address."`
-}
+type Config config.TLS
 
 // Validate implements [config.Validator]. It does not read files, because they can change before
 // they are used.

@@ -20,6 +20,7 @@ type Config struct {
 	Cluster  Cluster               `yaml:"cluster" doc:"The cluster whose changes are routed."`
 	State    State                 `yaml:"state" doc:"The state on disk."`
 	Listen   Listen                `yaml:"listen" doc:"The addresses that the router listens on."`
+	Traces   *Traces               `yaml:"traces" doc:"The export of traces to OpenTelemetry. Absent: deltas are not traced."`
 	Schemas  string                `yaml:"schemas,path" doc:"Folder of the cluster's schemas that router schema pull has saved, for router check, test, explain and eval. A running router asks the cluster instead."`
 	Define   map[string]Expr       `yaml:"define" doc:"CEL expressions that other expressions use by name."`
 	Sources  map[string]*Source    `yaml:"sources,required" min:"1" doc:"The watched resources, by name."`
@@ -75,6 +76,26 @@ type Listen struct {
 		ClientCA Secret `yaml:"clientCA" doc:"PEM certificates of the authorities that sign client certificates. CN is the user, and each O a group. Without it, no client certificate is requested. Needs access."`
 	} `yaml:"tls" doc:"Serves the API with TLS. A changed file is used for the next connection."`
 	Access string `yaml:"access" enum:"kubernetes" doc:"kubernetes: each request to the API needs a token of the cluster or a client certificate (TokenReview), and its sender the rights on its path or on the objects that it shows (SubjectAccessReview). The address serves /healthz, /readyz and /metrics too. Absent: each request is permitted."`
+}
+
+// Traces configures the export of traces: one span for each delta in each route.
+type Traces struct {
+	Node        `yaml:",self"`
+	Endpoint    string            `yaml:"endpoint,required" doc:"URL of the receiver: http:// or https://, a host and a port. With protocol http and no path, the path is /v1/traces."`
+	Protocol    string            `yaml:"protocol" default:"grpc" enum:"grpc http" doc:"grpc: OTLP/gRPC, usually on port 4317. http: OTLP/HTTP with protobuf, usually on port 4318."`
+	Headers     map[string]Secret `yaml:"headers" doc:"Headers (of gRPC: metadata) to send."`
+	TLS         TLS               `yaml:"tls" doc:"TLS settings of an endpoint with https: the certificate authorities of the receiver, and a client certificate."`
+	Timeout     time.Duration     `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"Timeout of a request."`
+	Ratio       float64           `yaml:"ratio" default:"0.1" min:"0" max:"1" doc:"Share of the changes whose traces are exported. Failed deltas are exported regardless of it."`
+	ServiceName string            `yaml:"serviceName" default:"deltarouter" doc:"Name of the router in traces, the attribute service.name."`
+}
+
+// TLS is the TLS configuration of a connection to a receiver.
+type TLS struct {
+	CA         Secret `yaml:"ca" doc:"PEM certificates of the authorities that sign the server certificate, as {file: ca.crt}; without it those of the system."`
+	Cert       Secret `yaml:"cert" doc:"PEM client certificate of the router, followed by its intermediate certificates."`
+	Key        Secret `yaml:"key" doc:"PEM key of cert."`
+	ServerName string `yaml:"serverName" doc:"The name that the server certificate must have; without it the host of the address."`
 }
 
 // The values of [Source].Cache.

@@ -93,6 +93,10 @@ type Delta struct {
 	// a Secret, the disk keeps neither Data nor the attributes that a handler set, so Data is null
 	// after a restart.
 	Event *Event
+	// TraceParent identifies the span of the delta in its route, in the form of W3C Trace Context,
+	// for a handler that continues the trace. It belongs to one route, like Suppressed. Empty:
+	// tracing is off.
+	TraceParent string
 	// Seen is the time at which the router received the change. For an Entered or Left that time
 	// caused, it is the time at which it was due.
 	Seen time.Time

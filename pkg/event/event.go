@@ -30,6 +30,10 @@ type Event struct {
 	K8sUID             string
 	K8sResourceVersion string
 	Redelivered        bool
+	// TraceParent identifies the span of the event in the form of W3C Trace Context, as the
+	// CloudEvents extension for distributed tracing says. Empty: tracing is off. It is not part of
+	// the state on disk.
+	TraceParent string `json:",omitempty"`
 
 	// Of is the delta of the event. It gives a sink the kind, namespace and name of the object,
 	// even if the handler set another subject. nil: [New] did not make the event.
@@ -158,6 +162,7 @@ func (e *Event) Attributes(yield func(name, value string) bool) {
 		{"k8suid", e.K8sUID},
 		{"k8sresourceversion", e.K8sResourceVersion},
 		{"redelivered", ""},
+		{"traceparent", e.TraceParent},
 	}
 	if !e.Time.IsZero() {
 		all[5].value = e.Time.UTC().Format(time.RFC3339Nano)
@@ -191,6 +196,7 @@ func (e *Event) AppendJSON(b []byte) []byte {
 	if e.Redelivered {
 		b = append(b, `,"redelivered":true`...)
 	}
+	b = appendMember(b, "traceparent", e.TraceParent)
 	if len(e.Data) > 0 {
 		b = append(b, `,"datacontenttype":"application/json","data":`...)
 		b = rawjson.AppendLine(b, e.Data)

@@ -106,7 +106,7 @@ var allowed = map[string][]string{
 	"pkg/plugins/stdout":            {"internal/rawjson", "pkg/plugins", "pkg/event", "pkg/config", "internal/printable"},
 	"pkg/plugins/nats":              {"internal/inorder", "pkg/plugins", "pkg/event", "pkg/config", "internal/tlsfiles"},
 	"pkg/plugins/kafka":             {"internal/inorder", "pkg/plugins", "pkg/event", "pkg/config", "internal/tlsfiles"},
-	"pkg/plugins/otlp":              {"internal/httpsink", "pkg/plugins", "pkg/event", "pkg/config", "internal/rawjson", "internal/tlsfiles"},
+	"pkg/plugins/otlp":              {"internal/httpsink", "pkg/plugins", "pkg/event", "pkg/config", "internal/rawjson", "internal/tlsfiles", "internal/otlpconn"},
 	"pkg/plugins/wasm":              {"internal/fileerr", "internal/backoff", "internal/circuit", "pkg/plugins", "pkg/event", "pkg/config", "internal/metrics", "internal/rawjson", "internal/timer", "internal/lines", "pkg/plugins/wasm/..."},
 	"pkg/plugins/wasm/internal/abi": {"pkg/plugins", "pkg/event", "internal/rawjson", "internal/printable", "pkg/plugins/wasm/internal/limits"},
 	"pkg/plugins/wasm/internal/engine": {
@@ -127,15 +127,19 @@ var allowed = map[string][]string{
 	"internal/emit":                      {"pkg/plugins", "pkg/event", "internal/expr"},
 	"pkg/plugins/plugintest":             {"pkg/plugins", "pkg/event", "pkg/config"},
 
+	"internal/otlpconn":     {"internal/httpsink", "internal/tlsfiles", "pkg/config", "pkg/plugins"},
+	"internal/trace":        {"pkg/event"},
+	"internal/trace/export": {"internal/backoff", "internal/httpsink", "internal/metrics", "internal/otlpconn", "internal/trace", "pkg/config", "pkg/plugins"},
+
 	"internal/inorder": {"pkg/event", "pkg/plugins"},
 	"internal/kv":      {"pkg/plugins", "internal/timer"},
 
 	"internal/pipeline/schedule":  {"internal/timer"},
 	"internal/pipeline/chain":     {"pkg/event"},
-	"internal/pipeline/queue":     {"internal/rawjson", "pkg/event", "internal/rules"},
+	"internal/pipeline/queue":     {"internal/rawjson", "pkg/event", "internal/rules", "internal/trace"},
 	"internal/pipeline/condition": {"pkg/event", "internal/checkpoint", "internal/timer", "internal/rules"},
 	"internal/pipeline/deliver": {
-		"internal/pipeline/chain", "internal/backoff", "internal/circuit", "internal/pipeline/queue", "internal/checkpoint", "internal/timer", "pkg/event", "pkg/plugins",
+		"internal/pipeline/chain", "internal/backoff", "internal/circuit", "internal/pipeline/queue", "internal/checkpoint", "internal/timer", "pkg/event", "pkg/plugins", "internal/trace",
 	},
 	"internal/pipeline/spec": {
 		"internal/expr", "internal/metrics", "internal/pipeline/condition", "internal/pipeline/deliver", "internal/pipeline/queue", "internal/rules",
@@ -143,16 +147,16 @@ var allowed = map[string][]string{
 	},
 	"internal/pipeline/backlog": {
 		"internal/checkpoint", "internal/pipeline/condition", "internal/pipeline/queue", "internal/pipeline/schedule", "internal/pipeline/spec",
-		"internal/rules", "internal/timer", "pkg/event", "pkg/plugins",
+		"internal/rules", "internal/timer", "pkg/event", "pkg/plugins", "internal/trace",
 	},
 	"internal/pipeline/route": {
 		"internal/checkpoint", "internal/metrics", "internal/pipeline/backlog", "internal/pipeline/chain", "internal/pipeline/condition",
 		"internal/pipeline/deliver", "internal/pipeline/queue", "internal/pipeline/schedule", "internal/pipeline/spec", "internal/rules", "internal/timer",
-		"pkg/event", "pkg/filters", "pkg/plugins",
+		"pkg/event", "pkg/filters", "pkg/plugins", "internal/trace",
 	},
 	"internal/pipeline": {
 		"internal/checkpoint", "internal/expr", "internal/metrics", "internal/pipeline/backlog", "internal/pipeline/condition", "internal/pipeline/deliver",
-		"internal/pipeline/route", "internal/pipeline/spec", "internal/rules", "internal/timer", "pkg/event", "pkg/filters", "pkg/plugins",
+		"internal/pipeline/route", "internal/pipeline/spec", "internal/rules", "internal/timer", "pkg/event", "pkg/filters", "pkg/plugins", "internal/trace",
 	},
 	"internal/inspect/api": {"internal/access", "internal/fileerr", "internal/listener", "pkg/event", "internal/metrics"},
 	// Who may use the API, and the addresses that it listens on.
@@ -162,7 +166,7 @@ var allowed = map[string][]string{
 	// From a configuration to a running router, in layers. None of them knows a kind of plugin:
 	// cmd/router passes the kinds to them.
 	"internal/compile": {
-		"internal/fileerr", "internal/config/files", "internal/expr", "internal/expr/explain", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "internal/outline", "internal/similar", "pkg/plugins",
+		"internal/fileerr", "internal/config/files", "internal/expr", "internal/expr/explain", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "internal/outline", "internal/similar", "pkg/plugins", "internal/otlpconn",
 	},
 	"internal/explain": {
 		"internal/pipeline/chain", "internal/compile", "internal/expr", "internal/expr/explain", "internal/manifest", "internal/rawjson", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer",
@@ -170,7 +174,7 @@ var allowed = map[string][]string{
 	"internal/rbac": {"internal/compile", "internal/manifest", "pkg/config", "pkg/informer", "pkg/plugins"},
 	"internal/check": {
 		"internal/config/files", "internal/compile", "internal/kv", "internal/metrics", "internal/podevents", "internal/rbac", "internal/timer", "pkg/config", "pkg/event",
-		"pkg/informer", "pkg/plugins",
+		"pkg/informer", "pkg/plugins", "internal/otlpconn",
 	},
 	"internal/inspect": {
 		"internal/access", "internal/pipeline/chain", "internal/checkpoint", "internal/compile", "internal/explain", "internal/expr", "internal/expr/explain", "internal/inspect/api", "internal/metrics", "internal/pipeline",
@@ -193,7 +197,7 @@ var allowed = map[string][]string{
 	},
 	"internal/router": {
 		"internal/access", "internal/config/files", "internal/compile", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline", "internal/podevents", "internal/router/engine", "internal/tlsfiles",
-		"internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
+		"internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins", "internal/trace", "internal/trace/export",
 	},
 	"internal/simulate": {
 		"internal/config/files", "internal/checkpoint", "internal/compile", "internal/inspect", "internal/metrics", "internal/pipeline", "internal/rawjson", "internal/recording",
@@ -248,7 +252,7 @@ var homes = map[string][]string{
 	"go.etcd.io/bbolt":                    {"internal/checkpoint/..."},
 	"github.com/nats-io":                  {"pkg/plugins/nats"},
 	"github.com/twmb/franz-go":            {"pkg/plugins/kafka"},
-	"go.opentelemetry.io":                 {"pkg/plugins/otlp"},
+	"go.opentelemetry.io":                 {"internal/otlpconn", "internal/trace/export", "pkg/plugins/otlp"},
 	"gopkg.in/yaml.v3":                    {"pkg/config", "internal/config/yamlfile"},
 	"sigs.k8s.io/yaml":                    {"internal/manifest"},
 	"github.com/prometheus/client_golang": {"internal/metrics", "internal/inspect/api"},

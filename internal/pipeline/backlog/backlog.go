@@ -15,6 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/rules"
 	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -28,6 +29,7 @@ type Env struct {
 	InFlight int64 // bytes of deltas that one route may have on their way to the disk
 	MaxDisk  int64 // bytes that all routes together may have on disk; 0: no limit
 	OnDisk   atomic.Int64
+	Tracer   *trace.Tracer // nil: deltas are not traced
 	// Refused is called with a delta that passed the filter of a route and does not reach its
 	// sinks, see pipeline.Config.
 	Refused func(route string, d *event.Delta, suppressed bool)
@@ -71,6 +73,7 @@ func New(env *Env, c *spec.Config, all condition.Env, leader *schedule.Leader) *
 	b.Rules = condition.New(all, c.Rules(), b.now())
 	b.limiter = limiter{env, c, &b.Queue, b.Rules}
 	b.Queue.Changes.On = env.Durable()
+	b.Queue.Absorbed = func(e *queue.Entry) { b.EndTrace(b.config, e, trace.Coalesced) }
 	b.Room.queue, b.Room.env = &b.Queue, env
 	b.Room.configure(c)
 	b.Queue.Configure(c.Window(), c.WritesInOrder())
@@ -130,10 +133,10 @@ func (b *Backlog) Enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
 		b.spill(d, unseen)
 	// filter and keys are evaluated later, or again, because the order of the deltas counts
 	case !b.AllPlaced:
-		b.overflow(b.Queue.Add(queue.Item{Delta: d, From: queue.Live, Unseen: !edge || unseen, Limit: queue.Limit{Pass: pass}}))
+		b.overflow(b.Add(queue.Item{Delta: d, From: queue.Live, Unseen: !edge || unseen, Limit: queue.Limit{Pass: pass}}))
 	default:
 		limit := queue.Limit{Later: !unseen && b.limiter.later(d), Pass: pass}
-		b.place(b.Queue.Add(queue.Item{Delta: d, From: queue.Live, Unseen: true, Limit: limit}), v)
+		b.place(b.Add(queue.Item{Delta: d, From: queue.Live, Unseen: true, Limit: limit}), v)
 	}
 }
 

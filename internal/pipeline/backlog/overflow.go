@@ -3,6 +3,7 @@ package backlog
 import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/internal/trace"
 )
 
 // overflow applies the overflow policy if the head exceeds its capacity. newest is nil if it was
@@ -46,6 +47,8 @@ func (b *Backlog) dropOldest() {
 	if !oldest.Counted {
 		b.config.Count.Matched.Inc()
 	}
+	oldest.Trace.Fail("the queue was full (overflow: dropOldest)")
+	b.EndTrace(b.config, oldest, trace.Dropped)
 	b.Queue.Remove(oldest)
 	b.config.Count.Dropped.Inc()
 	b.config.Count.Errors("overflow").Inc()

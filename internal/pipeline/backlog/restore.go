@@ -50,7 +50,7 @@ func (b *Backlog) readmit(o checkpoint.Pending) {
 			closed |= 1 << i
 		}
 	}
-	e := b.Queue.Add(queue.Item{
+	e := b.Add(queue.Item{
 		Delta: o.Delta, From: queue.Restored, Number: o.ID, Unseen: slices.Contains(o.Closed, unseen),
 		Limit: queue.Limit{Later: o.Unlimited}, Closed: closed, Attempts: o.Attempts,
 	})
@@ -126,7 +126,7 @@ func (b *Backlog) Adopt(forgotten func(letter uint64)) {
 // adopt enqueues a copy of an entry in a stage without a lane. sinks are those of the old
 // configuration.
 func (b *Backlog) adopt(old *queue.Entry, sinks []spec.NamedSink) {
-	e := b.Queue.Add(queue.Item{
+	e := b.Add(queue.Item{
 		Delta: old.Delta, From: queue.Reconfigured, Old: old,
 		Closed: translate(old.Saved.Closed, sinks, b.config.Sinks), Attempts: old.Saved.Attempts,
 	})

@@ -14,7 +14,7 @@ const chunk = 1000
 func (b *Backlog) spill(d *event.Delta, unseen bool) {
 	full := b.Room.Full()
 	limit := queue.Limit{Later: !unseen && b.limiter.later(d)}
-	e := b.Queue.Add(queue.Item{Delta: d, From: queue.Live, Tail: true, Unseen: unseen, Limit: limit})
+	e := b.Add(queue.Item{Delta: d, From: queue.Live, Tail: true, Unseen: unseen, Limit: limit})
 	if !unseen {
 		b.config.Count.Matched.Inc()
 		e.Counted = true

@@ -23,6 +23,7 @@ type Batch struct {
 	letters DeadLetterer
 	entries []*queue.Entry // of a group: only the last one
 	group   group
+	trace   tracing
 
 	handled handling
 	wave    wave
@@ -40,6 +41,7 @@ func New(route Route, letters DeadLetterer) *Batch { return &Batch{route: route,
 func (b *Batch) Handle(ctx, handling context.Context, cfg *Config, entries []*queue.Entry) {
 	b.cfg, b.unreported = cfg, false
 	b.entries = b.group.join(entries)
+	b.trace.begin(b, entries)
 	b.handle(ctx, handling)
 }
 
@@ -73,10 +75,11 @@ func (b *Batch) report() {
 	b.route.Report(b.wave.entries)
 }
 
-// keyed sets the key of an event to the key of its entry.
+// keyed sets the key of an event to the key of its entry, and its trace to that of the entry.
 func keyed(e *queue.Entry, ev event.Event) event.Event {
 	if e.Key().Source == "" {
 		ev.Key = e.Key().Name
 	}
+	ev.TraceParent = e.Trace.TraceParent()
 	return ev
 }

@@ -78,6 +78,7 @@ func (b *Batch) sinkName(f *failure) string {
 func (b *Batch) applyFailurePolicy(ctx context.Context) bool {
 	for i := range b.failed.all {
 		b.route.Refused(b.failed.all[i].entry.Delta)
+		b.trace.failed(b.failed.all[i].entry, b.failed.all[i].reason)
 	}
 	f := b.failed.pauses()
 	switch {

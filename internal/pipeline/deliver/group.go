@@ -39,6 +39,7 @@ func (g *group) share() {
 		p := e.Progress
 		p.State, p.Delay, p.Outcome, p.Dead = last.State, last.Delay, last.Outcome, last.Dead
 		p.Attempts, p.Tries, p.Closed = last.Attempts, last.Tries, last.Closed
+		e.Trace.Share(g.all[len(g.all)-1].Trace)
 	}
 }
 
@@ -50,10 +51,16 @@ func (g *group) members(e *queue.Entry) []*queue.Entry {
 	return g.all
 }
 
-// appendDeltas appends the deltas of an entry for the handler: all of a group.
+// appendDeltas appends the deltas of an entry for the handler: all of a group. A delta that is
+// traced is a copy with the span of its entry.
 func (g *group) appendDeltas(deltas []*event.Delta, e *queue.Entry) []*event.Delta {
 	for _, m := range g.members(e) {
-		deltas = append(deltas, m.Delta)
+		d := m.Delta
+		if m.Trace != nil {
+			traced := *d
+			traced.TraceParent, d = m.Trace.TraceParent(), &traced
+		}
+		deltas = append(deltas, d)
 	}
 	return deltas
 }

@@ -38,7 +38,9 @@ func (b *Batch) handle(ctx, handling context.Context) {
 	if len(b.handled.todo) == 0 {
 		return
 	}
+	start := b.trace.now()
 	results, err := b.call(handling)
+	b.trace.handled(b, start)
 	clear(b.handled.deltas)
 	switch {
 	case err != nil && handling.Err() != nil:
@@ -98,6 +100,7 @@ func (b *Batch) retryAlone(ctx context.Context, err error) {
 	}
 	b.cfg.Count.Errors("handler").Inc()
 	for _, e := range b.handled.todo {
+		b.trace.rejected(e, err)
 		e.Progress.Alone = true
 		e.Progress.State, e.Progress.Delay = queue.Later, max(b.cfg.Retry.delay(1), plugins.RetryAfter(err))
 	}
@@ -134,6 +137,7 @@ func (b *Batch) applyVerdict(ctx context.Context, e *queue.Entry, result plugins
 // too old.
 func (b *Batch) reject(ctx context.Context, e *queue.Entry, err error) {
 	b.cfg.Count.Errors("handler").Inc()
+	b.trace.rejected(e, err)
 	if plugins.ClassOf(err) == plugins.Postponed {
 		if e.Progress.Tries++; b.expired(ctx, e, err) {
 			e.Progress.Dead = err

@@ -185,8 +185,10 @@ func (b *Batch) writeTo(ctx context.Context, s int, sink *Sink) {
 	}
 	if len(b.wave.spans) > 0 {
 		b.report()
+		start := b.trace.now()
 		errs := sink.write(ctx, b.wave.events, b.wave.spans[0].end)
 		b.unreported = true
+		b.trace.written(&b.wave, sink.name, start, errs)
 		for _, sp := range b.wave.spans {
 			if errs == nil {
 				b.recordResult(ctx, s, sp.entry, nil)
@@ -319,6 +321,7 @@ func (b *Batch) passOn(ctx context.Context, sink int) {
 		refusal := b.route.PassOn(ctx, sink, e, patient)
 		switch {
 		case refusal == nil:
+			b.trace.forwarded(e, b.cfg.Targets[sink].Name)
 			b.cfg.Count.Events[sink].Delivered.Add(float64(len(e.Progress.Events)))
 		case b.expired(ctx, e, refusal):
 			b.failed.all = append(b.failed.all, failure{e, sink, refusal})

@@ -165,6 +165,8 @@ func (q *Queue) Coalesce(e *Entry) (coalesced, uncounted int) {
 			uncounted += e.uncounted() + n.uncounted()
 			q.Unspent.Add(e)
 			q.Unspent.Add(n)
+			absorb(q, e, n)
+			absorb(q, n, nil)
 			q.Remove(n)
 			q.Remove(e)
 			coalesced += 2
@@ -224,10 +226,13 @@ func (e *Entry) before(st Stage) *Entry {
 func (q *Queue) merge(a, b *Entry, d *event.Delta) *Entry {
 	// an error of the filter refers to the later state
 	a.Progress, b.Progress = b.Progress, a.Progress
+	absorb(q, a, b)
+	a.Trace, b.Trace = b.Trace, nil
 	stays, goes := a, b
 	if a.lane != b.lane {
 		stays, goes = b, a
 		stays.Progress, goes.Progress = goes.Progress, stays.Progress
+		stays.Trace, goes.Trace = goes.Trace, stays.Trace
 		age := &q.Head.ages[a.stage] // the tail has no lanes
 		age.remove(b, byAge)
 		age.insert(b, a, byAge)
@@ -243,4 +248,16 @@ func (q *Queue) merge(a, b *Entry, d *event.Delta) *Entry {
 	q.Changes.Note(stays)
 	q.Remove(goes)
 	return stays
+}
+
+// absorb ends the span of an entry that is coalesced into another one, whose span gets a link to it;
+// nil: nothing is left of both.
+func absorb(q *Queue, goes, stays *Entry) {
+	if goes.Trace == nil || q.Absorbed == nil {
+		return
+	}
+	if stays != nil {
+		stays.Trace.Absorb(goes.Trace)
+	}
+	q.Absorbed(goes)
 }

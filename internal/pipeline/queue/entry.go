@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -88,6 +89,7 @@ type Entry struct {
 	DeadLetter uint64 // the dead letter of a redelivery; 0: none
 	Progress   *Progress
 	Saved      Saved
+	Trace      *trace.Span // nil: tracing is off
 
 	lane, object *Lane
 	links        [4]links

@@ -39,6 +39,9 @@ type Queue struct {
 	Tail    Tail
 	Changes Changes
 	Unspent Unspent
+	// Absorbed is called with each entry whose delta is coalesced into another one, or cancelled by
+	// it, while its Trace is set. nil: not called.
+	Absorbed func(e *Entry)
 
 	slots   map[Key]*Lane
 	inOrder bool // an entry that a sink did not take may share a batch with later ones of its lane

@@ -7,7 +7,7 @@ package queue
 func (q *Queue) Reconfigure(add func(*Entry), dropped func(letter uint64)) {
 	from := *q
 	*q = Queue{
-		Lanes: Lanes{window: from.Lanes.window}, inOrder: from.inOrder, Tail: from.Tail,
+		Lanes: Lanes{window: from.Lanes.window}, inOrder: from.inOrder, Tail: from.Tail, Absorbed: from.Absorbed,
 		Changes: Changes{On: from.Changes.On, last: from.Changes.last, removedIDs: from.Changes.removedIDs},
 	}
 	q.Tail.entries, q.Tail.slots, q.Tail.bytes = list{}, nil, 0

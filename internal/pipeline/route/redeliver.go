@@ -49,7 +49,7 @@ func (l *redeliveries) redeliver(ctx context.Context, deadLetter checkpoint.Lett
 		delete(l.pending, deadLetter.ID)
 		return fmt.Errorf("route %q has just changed: try again", c.Name)
 	}
-	e := l.backlog.Queue.Add(queue.Item{
+	e := l.backlog.Add(queue.Item{
 		Delta: &d, From: queue.DeadLetter, DeadLetter: deadLetter.ID, Since: l.now(), Closed: closed, Unseen: v.Err != nil,
 	})
 	e.Progress.Dead = v.Err

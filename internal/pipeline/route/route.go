@@ -17,6 +17,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/backlog"
 	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
 	"github.com/deltarouter/deltarouter/internal/pipeline/schedule"
+	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -190,7 +191,11 @@ func (c *complaints) may(message string, now time.Time) bool {
 // each delta.
 func (c *complaints) warn(r *Route, message string, d *event.Delta, target string, err error) {
 	if c.may(message, r.now()) {
-		r.Config().Log.Warn("deltas not delivered",
+		log := r.Config().Log
+		if r.env.Tracer.On() {
+			log = log.With(slog.String("traceId", trace.Of(d).String()))
+		}
+		log.Warn("deltas not delivered",
 			slog.String("result", message), slog.String("delta", d.String()), slog.String("sink", target), slog.Any("err", err))
 	}
 }

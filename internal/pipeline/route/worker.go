@@ -7,6 +7,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -153,19 +154,23 @@ func (w *worker) finishLane(entries []*queue.Entry, now time.Time) (at time.Time
 
 func (w *worker) ack(e *queue.Entry, now time.Time) {
 	count, q := &w.config.Count, &w.backlog.Queue
+	result := trace.Delivered
 	switch e.Progress.Outcome {
 	case queue.Delivered:
 		count.Delivered.Inc()
 	case queue.Dropped:
 		count.Dropped.Inc()
+		result = trace.Dropped
 	case queue.DeadLettered:
 		count.DeadLettered.Inc()
+		result = trace.DeadLettered
 	}
+	w.backlog.EndTrace(w.config.Config, e, result)
 	id := ""
 	if len(e.Progress.Events) > 0 {
 		id = e.Progress.Events[0].ID
 	}
-	count.Deliveries.Observe(now, now.Sub(e.Since), id)
+	count.Deliveries.Observe(now, now.Sub(e.Since), id, e.Trace.Exemplar())
 	switch {
 	case e.DeadLetter == 0:
 	case e.Progress.PassedOn && q.Changes.On:

@@ -137,6 +137,9 @@ func record(e *event.Event) *kgo.Record {
 	for name, value := range e.Attributes {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: "ce_" + name, Value: []byte(value)})
 	}
+	if e.TraceParent != "" { // the name that receivers with OpenTelemetry look for
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: "traceparent", Value: []byte(e.TraceParent)})
+	}
 	if len(e.Data) > 0 {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: "content-type", Value: []byte("application/json")})
 	}

@@ -30,6 +30,7 @@ func TestContract(t *testing.T) {
 func TestRecord(t *testing.T) {
 	c, all := fake(t), sinktest.Events(t, "web", 2, 20)
 	all[1].Key, all[1].Redelivered, all[1].Subject = "team-a", true, "é a%"
+	all[1].TraceParent = "00-0102030405060708090a0b0c0d0e0f10-1112131415161718-01"
 	if errs := open(t, c, "").Write(t.Context(), all); errs != nil {
 		t.Fatal(errs)
 	}
@@ -42,6 +43,7 @@ func TestRecord(t *testing.T) {
 		}
 	}
 	want["team-a"]["ce_redelivered"] = "true"
+	want["team-a"]["ce_traceparent"], want["team-a"]["traceparent"] = all[1].TraceParent, all[1].TraceParent
 	for _, r := range consume(t, c, 2) {
 		got := map[string]string{}
 		for _, h := range r.Headers {

@@ -158,6 +158,9 @@ func (w *write) publish(e *event.Event) (jetstream.PubAckFuture, error) {
 	for name, value := range e.Attributes {
 		message.Header["ce-"+name] = []string{string(appendHeader(nil, value))}
 	}
+	if e.TraceParent != "" { // the name that receivers with OpenTelemetry look for
+		message.Header["traceparent"] = []string{e.TraceParent}
+	}
 	if len(e.Data) > 0 {
 		message.Header["content-type"] = []string{"application/json"}
 	}

@@ -34,6 +34,7 @@ func TestDelivered(t *testing.T) {
 	sink := open(t, "servers: "+s.ClientURL())
 	all := sinktest.Events(t, "web", 100, 20)
 	all[7].Redelivered, all[7].Subject = true, "a b\r\nce-x: é%"
+	all[7].TraceParent = "00-0102030405060708090a0b0c0d0e0f10-1112131415161718-01"
 	for range 2 {
 		if errs := sink.Write(t.Context(), all); errs != nil {
 			t.Fatal(errs)
@@ -52,6 +53,7 @@ func TestDelivered(t *testing.T) {
 		"ce-specversion": "1.0", "ce-id": all[7].ID, "ce-source": "/clusters/test/sources/pods", "ce-type": "io.deltarouter.added",
 		"ce-subject": "a%20b%0D%0Ace-x:%20%C3%A9%25", "ce-time": "1970-01-01T00:00:01Z", "ce-route": "r", "ce-k8suid": "uid-web-7",
 		"ce-k8sresourceversion": "8", "ce-redelivered": "true", "content-type": "application/json", "Nats-Msg-Id": all[7].ID,
+		"traceparent": all[7].TraceParent, "ce-traceparent": all[7].TraceParent,
 	}
 	for name, value := range want {
 		if got := got[7].Header[name]; len(got) != 1 || got[0] != value {

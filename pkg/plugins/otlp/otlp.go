@@ -19,7 +19,10 @@ import (
 	"log/slog"
 	"net/http"
 
+	collector "go.opentelemetry.io/proto/otlp/collector/logs/v1"
+
 	"github.com/deltarouter/deltarouter/internal/httpsink"
+	"github.com/deltarouter/deltarouter/internal/otlpconn"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -32,7 +35,7 @@ type sink struct {
 	name, cluster string
 	config        sinkConfig
 	log           *slog.Logger
-	client        client
+	client        otlpconn.Client
 }
 
 func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
@@ -40,15 +43,10 @@ func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	if c.Protocol == "http" {
-		s.client = newHTTP(&s.config)
-		return s, nil
-	}
-	over, err := newGRPC(&s.config)
-	if err != nil {
+	var err error
+	if s.client, err = otlpconn.New(c.connection(), otlpconn.Logs()); err != nil {
 		return nil, s.named(err)
 	}
-	s.client = over
 	return s, nil
 }
 
@@ -83,7 +81,7 @@ func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 // Close implements [plugins.Sink]. There is nothing to flush, because each write has waited for its
 // responses.
 func (s *sink) Close(context.Context) error {
-	return s.client.close()
+	return s.client.Close()
 }
 
 // next returns the end of the request that begins at start.
@@ -101,7 +99,7 @@ func (s *sink) next(events []event.Event, start int) int {
 // that the receiver is unavailable. In that case only the first settled events have a result.
 func (s *sink) deliver(ctx context.Context, events []event.Event, errs []error) (settled int, unavailable error) {
 	err := s.send(ctx, events)
-	var blame *blameError
+	var blame *otlpconn.BlameError
 	switch {
 	case err == nil:
 	case plugins.ClassOf(err) != plugins.Rejected:
@@ -139,7 +137,8 @@ func (s *sink) send(ctx context.Context, events []event.Event) error {
 	}
 	within, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
-	answer, err := s.client.send(within, request(events, s.cluster), headers)
+	answer := &collector.ExportLogsServiceResponse{}
+	err = s.client.Send(within, request(events, s.cluster), answer, headers)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -162,13 +161,13 @@ func (s *sink) send(ctx context.Context, events []event.Event) error {
 // explained adds the explanation of the receiver to a rejection, without the values of the headers.
 // It adds nothing if an event concerns a Secret, which the receiver may repeat.
 func (s *sink) explained(err error, events []event.Event, headers http.Header) error {
-	var refused *refusal
+	var refused *otlpconn.Refusal
 	for i := range events {
 		if httpsink.IsConfidential(&events[i]) {
 			return err
 		}
 	}
-	if !errors.As(err, &refused) || len(refused.said) == 0 {
+	if !errors.As(err, &refused) || len(refused.Said) == 0 {
 		return err
 	}
 	var confidential []string
@@ -176,10 +175,10 @@ func (s *sink) explained(err error, events []event.Event, headers http.Header) e
 		confidential = append(confidential, values...)
 	}
 	u := s.config.url()
-	if u.Path == defaultPath && u.RawQuery == "" {
+	if u.Path == otlpconn.Logs().Path && u.RawQuery == "" {
 		u = nil
 	}
-	return plugins.Explain(err, httpsink.Said(refused.said, refused.whole, httpsink.Secrets(u, confidential)))
+	return plugins.Explain(err, httpsink.Said(refused.Said, refused.Whole, httpsink.Secrets(u, confidential)))
 }
 
 // Probe implements [plugins.Prober]. It connects to the receiver, and verifies its certificate for
@@ -189,18 +188,5 @@ func (kind) Probe(ctx context.Context, node config.Node) error {
 	if err := node.Decode(&c).Err(); err != nil {
 		return err
 	}
-	if _, err := httpsink.Header(c.Headers); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
-	defer cancel()
-	u := c.url()
-	settings, err := c.TLS.Load()
-	if err != nil {
-		return fmt.Errorf("%s://%s: %w", u.Scheme, u.Host, err)
-	}
-	if c.Protocol == "grpc" {
-		settings.NextProtos = []string{"h2"}
-	}
-	return httpsink.Probe(ctx, u, settings)
+	return c.connection().Probe(ctx)
 }

@@ -35,7 +35,7 @@ func TestContract(t *testing.T) {
 func TestRecord(t *testing.T) {
 	both(t, func(t *testing.T, r *receiver, config string) {
 		e := sinktest.Events(t, "web", 1, 10)[0]
-		e.Redelivered, e.Type = true, "a\xffb"
+		e.Redelivered, e.Type, e.TraceParent = true, "a\xffb", "00-0102030405060708090a0b0c0d0e0f10-1112131415161718-01"
 		if errs := open(t, config+", headers: {Authorization: s3cret}}").Write(t.Context(), []event.Event{e, sinktest.Events(t, "web", 2, 10)[1]}); errs != nil {
 			t.Fatal(errs)
 		}
@@ -60,6 +60,9 @@ func TestRecord(t *testing.T) {
 			}
 		}
 		record := of.GetScopeLogs()[0].GetLogRecords()[0]
+		if trace := fmt.Sprintf("00-%x-%x-%02x", record.GetTraceId(), record.GetSpanId(), record.GetFlags()); trace != e.TraceParent {
+			t.Errorf("the record belongs to %s", trace)
+		}
 		if len(got) != len(want) || record.GetBody().GetStringValue() != string(e.Data) || record.GetTimeUnixNano() != 1e9 || record.GetObservedTimeUnixNano() <= 1e9 {
 			t.Errorf("got %v", record)
 		}
@@ -255,7 +258,7 @@ func TestProblems(t *testing.T) {
 		{"{endpoint: http://h:4317, tls: {serverName: x}}", "tls", "requires an endpoint with https://"},
 		{"{endpoint: http://h:4317, headers: {a b: x}}", `headers["a b"]`, "is not a header name"},
 		{"{endpoint: http://h:4317, headers: {x-bin: x}}", "headers.x-bin", "is not a header name"},
-		{"{endpoint: http://h:4317, headers: {Content-Type: x}}", "headers.Content-Type", "set by the sink itself"},
+		{"{endpoint: http://h:4317, headers: {Content-Type: x}}", "headers.Content-Type", "set by the router itself"},
 	} {
 		problems := otlp.Kind().Check(plugintest.Node(t, test.config))
 		if len(problems) != 1 || problems[0].Path != test.path || !strings.Contains(problems[0].Message, test.want) || strings.Contains(problems.Error(), "s3cret") {

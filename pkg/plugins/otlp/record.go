@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"encoding/hex"
 	"strings"
 	"time"
 
@@ -66,6 +67,9 @@ func recordOf(e *event.Event) *logs.LogRecord {
 	}
 	if e.Redelivered {
 		r.Attributes = append(r.Attributes, &common.KeyValue{Key: "deltarouter.redelivered", Value: &common.AnyValue{Value: &common.AnyValue_BoolValue{BoolValue: true}}})
+	}
+	if traced, err := hex.DecodeString(strings.ReplaceAll(e.TraceParent, "-", "")); err == nil && len(traced) == 1+16+8+1 {
+		r.TraceId, r.SpanId, r.Flags = traced[1:17], traced[17:25], uint32(traced[25])
 	}
 	if e.Of == nil {
 		return r

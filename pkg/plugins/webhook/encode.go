@@ -75,6 +75,7 @@ func encodeBinary(_ context.Context, e *event.Event) (*message, error) {
 	if e.Redelivered {
 		set("Ce-Redelivered", "true")
 	}
+	set("Ce-Traceparent", e.TraceParent)
 	if len(e.Data) > 0 {
 		h["Content-Type"] = []string{typeJSON}
 	}

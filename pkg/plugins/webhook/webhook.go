@@ -74,6 +74,9 @@ func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 		if err != nil {
 			return s.named(err)
 		}
+		if e.TraceParent != "" {
+			m.header.Set("Traceparent", e.TraceParent)
+		}
 		return s.post(ctx, m, httpsink.IsConfidential(e))
 	})
 }

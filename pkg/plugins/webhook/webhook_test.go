@@ -91,6 +91,7 @@ func sample() event.Event {
 		ID: "0a1b", Type: "io.deltarouter.updated", Source: "/clusters/c/sources/pods", Subject: "default/web-0",
 		Time: time.Date(2026, 3, 1, 15, 4, 5, 600_000, time.UTC), Data: []byte(`{"big":9007199254740993,"a":[1.0, "<é>"]}`),
 		Route: "restarts", K8sUID: "u-1", K8sResourceVersion: "42", Redelivered: true,
+		TraceParent: "00-0102030405060708090a0b0c0d0e0f10-1112131415161718-01",
 	}
 }
 
@@ -124,7 +125,7 @@ func TestStructured(t *testing.T) {
 	want := map[string]string{
 		"specversion": `"1.0"`, "id": `"0a1b"`, "type": `"io.deltarouter.updated"`, "source": `"/clusters/c/sources/pods"`,
 		"subject": `"default/web-0"`, "time": `"2026-03-01T15:04:05.0006Z"`, "datacontenttype": `"application/json"`,
-		"route": `"restarts"`, "k8suid": `"u-1"`, "k8sresourceversion": `"42"`, "redelivered": `true`,
+		"route": `"restarts"`, "k8suid": `"u-1"`, "k8sresourceversion": `"42"`, "redelivered": `true`, "traceparent": `"` + sample().TraceParent + `"`,
 		"data": `{"big":9007199254740993,"a":[1.0, "<é>"]}`, // unchanged
 	}
 	for name, value := range want {
@@ -135,6 +136,9 @@ func TestStructured(t *testing.T) {
 	if len(body) != len(want) {
 		t.Errorf("got %s", got.body)
 	}
+	if got.header.Get("Traceparent") != sample().TraceParent {
+		t.Errorf("the headers are %v", got.header)
+	}
 }
 
 func TestBinary(t *testing.T) {
@@ -143,6 +147,7 @@ func TestBinary(t *testing.T) {
 		"Ce-Specversion": "1.0", "Ce-Id": "0a1b", "Ce-Type": "io.deltarouter.updated", "Ce-Source": "/clusters/c/sources/pods",
 		"Ce-Subject": "default/web-0", "Ce-Time": "2026-03-01T15:04:05.0006Z", "Content-Type": "application/json",
 		"Ce-Route": "restarts", "Ce-K8suid": "u-1", "Ce-K8sresourceversion": "42", "Ce-Redelivered": "true",
+		"Ce-Traceparent": sample().TraceParent, "Traceparent": sample().TraceParent,
 	}
 	for name, value := range want {
 		if got.header.Get(name) != value {

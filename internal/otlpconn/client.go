@@ -1,4 +1,4 @@
-package otlp
+package otlpconn
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	collector "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
@@ -34,28 +33,36 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// client sends requests with one of the protocols.
-type client interface {
-	// send returns the receiver's response. An error of [plugins.Reject] concerns the request. Any
-	// other error means that the receiver is unavailable.
-	send(ctx context.Context, r *collector.ExportLogsServiceRequest, headers http.Header) (*collector.ExportLogsServiceResponse, error)
-	close() error
+// Client sends requests with one of the protocols. It is safe for concurrent use.
+type Client interface {
+	// Send sends a request and fills the receiver's response. An error of [plugins.Reject] concerns
+	// the request. Any other error means that the receiver is unavailable.
+	Send(ctx context.Context, request, response proto.Message, headers http.Header) error
+	Close() error
 }
 
-// blameError is an error about some events of a request, or about their number.
-type blameError struct{ error }
+// New returns the client of a configuration that is valid. It does not connect.
+func New(c *Config, s Signal) (Client, error) {
+	if c.Protocol == "http" {
+		return newHTTP(c, s), nil
+	}
+	return newGRPC(c, s)
+}
 
-func (e *blameError) Unwrap() error { return e.error }
+// BlameError is an error about some records of a request, or about their number.
+type BlameError struct{ error }
 
-// refusal is a rejection with the receiver's explanation, which may repeat parts of the request.
-type refusal struct {
+func (e *BlameError) Unwrap() error { return e.error }
+
+// Refusal is a rejection with the receiver's explanation, which may repeat parts of the request.
+type Refusal struct {
 	error
 
-	said  []byte
-	whole bool
+	Said  []byte
+	Whole bool // Said is the complete explanation
 }
 
-func (e *refusal) Unwrap() error { return e.error }
+func (e *Refusal) Unwrap() error { return e.error }
 
 // refused adds the beginning of the explanation to a rejection. It returns other errors unchanged.
 func refused(err error, said []byte, whole bool) error {
@@ -65,11 +72,11 @@ func refused(err error, said []byte, whole bool) error {
 	if len(said) > httpsink.MaxAnswer {
 		said, whole = said[:httpsink.MaxAnswer], false
 	}
-	return &refusal{err, bytes.Clone(said), whole}
+	return &Refusal{err, bytes.Clone(said), whole}
 }
 
 // tooMuch rejects a request, of which a smaller part may be accepted.
-func tooMuch(err error) error { return &blameError{plugins.Reject(err)} }
+func tooMuch(err error) error { return &BlameError{plugins.Reject(err)} }
 
 // maxAnswer is the maximum size of the body of a response with status 200, in bytes.
 const maxAnswer = 1 << 20
@@ -78,8 +85,8 @@ const maxAnswer = 1 << 20
 const wakeTime = 500 * time.Millisecond
 
 type grpcClient struct {
-	conn *grpc.ClientConn
-	logs collector.LogsServiceClient
+	conn   *grpc.ClientConn
+	method string
 }
 
 // fresh are gRPC credentials that read the files again for each connection.
@@ -101,8 +108,8 @@ func (f fresh) ClientHandshake(ctx context.Context, authority string, conn net.C
 // Clone implements credentials.TransportCredentials.
 func (f fresh) Clone() credentials.TransportCredentials { return f }
 
-func newGRPC(c *sinkConfig) (*grpcClient, error) {
-	u := c.url()
+func newGRPC(c *Config, s Signal) (*grpcClient, error) {
+	u := c.URL(s)
 	transport := insecure.NewCredentials()
 	if u.Scheme == "https" {
 		transport = fresh{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), &c.TLS}
@@ -117,17 +124,19 @@ func newGRPC(c *sinkConfig) (*grpcClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &grpcClient{conn, collector.NewLogsServiceClient(conn)}, nil
+	return &grpcClient{conn, s.Method}, nil
 }
 
-func (g *grpcClient) close() error {
+// Close implements [Client].
+func (g *grpcClient) Close() error {
 	if err := g.conn.Close(); status.Code(err) != codes.Canceled { // it was closed before
 		return err
 	}
 	return nil
 }
 
-func (g *grpcClient) send(ctx context.Context, r *collector.ExportLogsServiceRequest, headers http.Header) (*collector.ExportLogsServiceResponse, error) {
+// Send implements [Client].
+func (g *grpcClient) Send(ctx context.Context, request, response proto.Message, headers http.Header) error {
 	md := metadata.MD{}
 	for name, values := range headers {
 		md.Set(name, values...) // in lower case
@@ -135,11 +144,11 @@ func (g *grpcClient) send(ctx context.Context, r *collector.ExportLogsServiceReq
 	ctx = metadata.NewOutgoingContext(ctx, md)
 	g.wake(ctx)
 	var of peer.Peer // the peer of the call, if it got one
-	answer, err := g.logs.Export(ctx, r, grpc.Peer(&of))
+	err := g.conn.Invoke(ctx, g.method, request, response, grpc.Peer(&of))
 	if err == nil {
-		return answer, nil
+		return nil
 	}
-	return nil, refused(judge(err, of.Addr == nil), []byte(status.Convert(err).Message()), true)
+	return refused(judge(err, of.Addr == nil), []byte(status.Convert(err).Message()), true)
 }
 
 // wake makes gRPC retry a lost or failed connection at once. Otherwise the next call would return
@@ -202,51 +211,52 @@ type httpClient struct {
 	clients tlsfiles.Clients
 }
 
-func newHTTP(c *sinkConfig) *httpClient {
-	return &httpClient{c.url(), tlsfiles.Clients{Files: &c.TLS, New: func(t *tls.Config) *http.Client { return httpsink.NewClient(t, 0) }}}
+func newHTTP(c *Config, s Signal) *httpClient {
+	return &httpClient{c.URL(s), tlsfiles.Clients{Files: &c.TLS, New: func(t *tls.Config) *http.Client { return httpsink.NewClient(t, 0) }}}
 }
 
-func (h *httpClient) close() error {
+// Close implements [Client].
+func (h *httpClient) Close() error {
 	h.clients.Close()
 	return nil
 }
 
-func (h *httpClient) send(ctx context.Context, r *collector.ExportLogsServiceRequest, headers http.Header) (*collector.ExportLogsServiceResponse, error) {
-	body, err := proto.Marshal(r)
+// Send implements [Client].
+func (h *httpClient) Send(ctx context.Context, request, response proto.Message, headers http.Header) error {
+	body, err := proto.Marshal(request)
 	if err != nil {
-		return nil, plugins.Reject(err)
+		return plugins.Reject(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, errors.New("not valid in a request")
+		return errors.New("not valid in a request")
 	}
 	req.Header = headers.Clone()
 	req.Header.Set("Content-Type", "application/x-protobuf")
 	req.Header.Set("User-Agent", "deltarouter")
 	client, err := h.clients.Get()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, plugins.Transport(err)
+		return plugins.Transport(err)
 	}
 	defer resp.Body.Close()
 	if err := judgeHTTP(resp); err != nil {
 		text, whole := httpsink.Drain(resp, cancel)
-		return nil, refused(err, messageOf(resp, text), whole)
+		return refused(err, messageOf(resp, text), whole)
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("the response ended early: %w", plugins.Transport(err))
+		return fmt.Errorf("the response ended early: %w", plugins.Transport(err))
 	}
-	answer := &collector.ExportLogsServiceResponse{}
-	if isProto(resp) && proto.Unmarshal(text, answer) != nil {
-		return nil, errors.New("the response is not that of an OTLP receiver")
+	if isProto(resp) && proto.Unmarshal(text, response) != nil {
+		return errors.New("the response is not that of an OTLP receiver")
 	}
-	return answer, nil
+	return nil
 }
 
 // judgeHTTP converts an HTTP status to an error, by the specification of OTLP.

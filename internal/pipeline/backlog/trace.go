@@ -1,0 +1,42 @@
+package backlog
+
+import (
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/internal/trace"
+)
+
+// Add makes a delta pending, see [queue.Queue.Add], and begins its span.
+func (b *Backlog) Add(i queue.Item) *queue.Entry {
+	e := b.Queue.Add(i)
+	if !b.env.Tracer.On() {
+		return e
+	}
+	matched := time.Time{}
+	switch i.From {
+	case queue.Live, queue.DeadLetter:
+		matched = b.now()
+	case queue.Reconfigured: // an abandoned worker may still use the old span
+		if i.Old.Trace != nil {
+			matched = i.Old.Trace.Matched
+		}
+	case queue.Restored:
+	}
+	e.Trace = b.env.Tracer.Begin(i.Delta, matched)
+	return e
+}
+
+// EndTrace ends the span of an entry that leaves the route of a configuration.
+func (b *Backlog) EndTrace(c *spec.Config, e *queue.Entry, result trace.Result) {
+	if !e.Trace.Exported() {
+		return
+	}
+	b.env.Tracer.End(e.Trace, e.Delta, func(r *trace.Record) {
+		r.Route, r.Result, r.End = c.Name, result, b.now()
+		if p := e.Progress; p != nil {
+			r.Events = len(p.Events)
+		}
+	})
+}

@@ -1,0 +1,102 @@
+// Package trace records the way of deltas through the routes, for OpenTelemetry. It has the data of
+// spans; package export sends them.
+//
+// A change is one trace, whose ID is derived from the change, see [Of]. Each route that takes the
+// delta has one [Span] in it, with a step for each call of its handler and each write to a sink.
+//
+// The decision whether a span is exported falls at its end: those that the ratio samples, and all
+// that failed. So a span collects its steps until then, in the memory of its delta's entry, bounded
+// in number. A span does not survive the process: after a restart, the delta begins another span of
+// the same trace.
+package trace
+
+import (
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// Result is the end of a delta in a route.
+type Result string
+
+// The results.
+const (
+	Delivered    Result = "delivered"
+	Dropped      Result = "dropped"
+	DeadLettered Result = "dead_lettered"
+	Coalesced    Result = "coalesced"
+)
+
+// Record is a finished span with the identity of its delta. It has no part of the object, and
+// shares no memory with it.
+type Record struct {
+	*Span
+
+	Route, Source, Op              string
+	Kind, Namespace, Name, UID, RV string
+	Seen, End                      time.Time
+	Result                         Result
+	Events                         int // the number of events of the delta
+	Initial, Stale, Redelivered    bool
+	Suppressed                     int
+}
+
+// Output takes the finished spans. Its methods do not block.
+type Output interface {
+	// Samples reports whether a trace is in the sampled share.
+	Samples(id ID) bool
+	Export(r *Record)
+}
+
+// Tracer begins and ends spans. A nil or zero Tracer is off. It is safe for concurrent use.
+type Tracer struct{ output atomic.Pointer[Output] }
+
+// Use sets the output; nil turns tracing off.
+func (t *Tracer) Use(o Output) {
+	if o == nil {
+		t.output.Store(nil)
+		return
+	}
+	t.output.Store(&o)
+}
+
+// On reports whether deltas are traced.
+func (t *Tracer) On() bool { return t != nil && t.output.Load() != nil }
+
+// Begin returns the span of a delta that becomes pending in a route; nil: tracing is off. matched
+// is zero if the delta is restored from disk.
+func (t *Tracer) Begin(d *event.Delta, matched time.Time) *Span {
+	if t == nil {
+		return nil
+	}
+	o := t.output.Load()
+	if o == nil {
+		return nil
+	}
+	id := Of(d)
+	s := &Span{Context: Context{id, newSpanID(), (*o).Samples(id)}, Matched: matched}
+	if d.Event != nil {
+		s.Parent = parentOf(d.Event.TraceParent)
+	}
+	return s
+}
+
+// End ends the span of a delta, and exports it if it is sampled or failed. fill adds the fields of
+// the record that the delta does not have.
+func (t *Tracer) End(s *Span, d *event.Delta, fill func(*Record)) {
+	if !s.Exported() || !t.On() {
+		return
+	}
+	o := d.Object()
+	r := &Record{
+		Span: s, Source: d.Source, Op: d.Op.String(), Kind: o.Resource().Kind,
+		Namespace: strings.Clone(o.Key().Namespace), Name: strings.Clone(o.Key().Name), UID: strings.Clone(o.UID()), RV: strings.Clone(o.ResourceVersion()),
+		Seen: d.Seen, Initial: d.Initial, Stale: d.Stale, Redelivered: d.Redelivered, Suppressed: d.Suppressed,
+	}
+	fill(r)
+	if out := t.output.Load(); out != nil {
+		(*out).Export(r)
+	}
+}

@@ -1,0 +1,69 @@
+package trace_test
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/deltarouter/deltarouter/internal/trace"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func span() *trace.Span { return &trace.Span{Context: trace.Context{Span: trace.SpanID{1}}} }
+
+// TestBounds: a span keeps the first and the last steps and a bounded number of links, and counts
+// the others.
+func TestBounds(t *testing.T) {
+	s := span()
+	for i := range 100 {
+		s.Add(trace.Step{Size: i, Err: string(make([]byte, 10_000))})
+		s.Absorb(span())
+	}
+	if len(s.Steps) != 32 || s.Skipped != 68 || s.Steps[0].Size != 0 || s.Steps[1].Size != 69 || s.Steps[31].Size != 99 || len(s.Steps[5].Err) != 512 {
+		t.Errorf("%d steps, %d skipped: %v", len(s.Steps), s.Skipped, s.Steps[1].Size)
+	}
+	if len(s.Links) != 32 || s.Unlinked != 68 {
+		t.Errorf("%d links, %d more", len(s.Links), s.Unlinked)
+	}
+	last := span()
+	last.Absorb(s)
+	if len(last.Links) != 32 || last.Unlinked != 69 {
+		t.Errorf("%d links, %d more", len(last.Links), last.Unlinked)
+	}
+}
+
+type unsampled struct{}
+
+func (unsampled) Samples(trace.ID) bool { return false }
+func (unsampled) Export(*trace.Record)  {}
+
+// BenchmarkSpan measures the span of a delta that is not sampled, with one call of a handler and one
+// write, and the same calls without tracing.
+func BenchmarkSpan(b *testing.B) {
+	o, err := event.ParseObject(&event.Resource{Cluster: "test"}, `{"metadata":{"namespace":"default","name":"web","uid":"0a1b","resourceVersion":"7"}}`)
+	if err != nil {
+		b.Fatal(err)
+	}
+	d, now := &event.Delta{Source: "pods", Op: event.Updated, New: o, Seen: time.Now()}, time.Now()
+	for _, c := range []struct {
+		name   string
+		output trace.Output
+	}{{"off", nil}, {"ratio=0", unsampled{}}} {
+		b.Run(c.name, func(b *testing.B) {
+			var tracer trace.Tracer
+			tracer.Use(c.output)
+			b.ReportAllocs()
+			for b.Loop() {
+				s := tracer.Begin(d, now)
+				s.Take(now)
+				_ = s.TraceParent()
+				s.Add(trace.Step{Kind: trace.Handle, Start: now, End: now})
+				s.Add(trace.Step{Kind: trace.Deliver, Start: now, End: now})
+				tracer.End(s, d, func(*trace.Record) {})
+			}
+		})
+	}
+}
