@@ -126,7 +126,7 @@ func (inv *Inventory) mayRead(ctx context.Context, verb string, q api.Query) err
 	if denied, ok := errors.AsType[*access.Error](err); known && (!ok || denied.Status != http.StatusForbidden) {
 		return err
 	}
-	has, failed := access.Has(ctx, access.Right{Verb: "get", Path: "/api/v1/sources"})
+	has, failed := access.Has(ctx, access.Right{Verb: "get", Path: "/deltarouter/v1/sources"})
 	switch {
 	case failed != nil:
 		return failed

@@ -62,7 +62,7 @@ func TestRights(t *testing.T) {
 	const (
 		one, two = `configmaps in namespace "one"`, `configmaps in namespace "two"`
 		secrets  = "secrets in all namespaces"
-		sources  = "get /api/v1/sources"
+		sources  = "get /deltarouter/v1/sources"
 		hint     = `user "ann" may not list these objects of source `
 	)
 	w := newWatched(t)

@@ -148,8 +148,12 @@ func newGranted(t *testing.T, s *sandboxtest.Sandbox, c rbacCase) *granted {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	s.Apply(t, ns, "{apiVersion: v1, kind: ServiceAccount, metadata: {name: router}}")
 	writeKubeconfig(t, kubeconfig, g.credentials(t))
-	g.file = routertest.Install(t, kubeconfig, c.config)
-	var err error
+	g.file = routertest.InstallAPI(t, kubeconfig, c.config)
+	text, err := os.ReadFile(g.file)
+	must.Succeed(t, err)
+	if c.access {
+		must.Succeed(t, os.WriteFile(g.file, []byte(strings.Replace(string(text), "listen: {", "listen: {access: kubernetes, ", 1)), 0o600))
+	}
 	g.needs, err = rbac.File(t.Context(), g.file, "", ns, compile.Components{
 		Sinks: []plugins.SinkKind{kubernetes.Kind(), stdout.Kind()}, Emit: emit.New,
 	})
@@ -288,6 +292,12 @@ func (g *granted) runsWithout403(t *testing.T) {
 		})
 		if r.Metric(t, fmt.Sprintf(events, "rejected")) > 0 {
 			t.Error("a write was rejected")
+		}
+	}
+	if g.access {
+		out, code := routertest.Control(t, g.file, "status", "-kubeconfig", kubeconfigOf(t, g.file))
+		if want := "user \"" + g.user + "\" may not get /deltarouter/v1/status"; code != 1 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, %s, want %s", code, out, want)
 		}
 	}
 	if log := r.Log(); strings.Contains(strings.ToLower(log), "forbidden") {

@@ -13,6 +13,8 @@ type rbacCase struct {
 	writes int      // the number of events that the sink cluster delivers
 	// public: the user is in no group that may read discovery and schemas.
 	public bool
+	// access: the API asks the API server about its users, and a request for the status is sent.
+	access bool
 }
 
 const (
@@ -55,6 +57,7 @@ func sourceCases() []rbacCase {
 	both := []string{"r added NS/work", "r added OTHER/work"}
 	left := []string{"r added NS/work", "r deselected NS/work"}
 	return []rbacCase{
+		{name: "users of the API", config: "sources: {s: {resource: v1/configmaps, namespaces: NS}}\n" + toOut, events: added, access: true},
 		{name: "one namespace", config: "sources: {s: {resource: v1/configmaps, namespaces: NS}}\n" + toOut, events: added},
 		{name: "two namespaces", config: "sources: {s: {resource: v1/configmaps, namespaces: [NS, OTHER]}}\n" + toOut, after: workMap + otherMap, events: both},
 		{

@@ -104,10 +104,20 @@ func (c *control) mux() *http.ServeMux {
 	return mux
 }
 
+// The paths of rights begin with /deltarouter in place of /api: clusters let every user get /api/*,
+// for discovery.
+const (
+	servedUnder = "/api/"
+	askedUnder  = "/deltarouter/"
+)
+
 // rightTo returns the right to the path of a request. The path is made of the pattern, so it is the
 // path of the function that answers, in any spelling of the request.
 func rightTo(pattern string, r *http.Request) access.Right {
 	method, path, _ := strings.Cut(pattern, " ")
+	if rest, ok := strings.CutPrefix(path, servedUnder); ok {
+		path = askedUnder + rest
+	}
 	verb := map[string]string{http.MethodGet: "get", http.MethodPost: "create"}[method]
 	parts := strings.Split(path, "/")
 	for i, part := range parts {

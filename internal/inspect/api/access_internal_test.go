@@ -175,7 +175,7 @@ func TestEndpoints(t *testing.T) {
 		if strings.Contains(path, "/indexes/") {
 			query = "?value=x"
 		}
-		right := map[string]string{"GET": "get ", "POST": "create "}[method] + path
+		right := map[string]string{"GET": "get ", "POST": "create "}[method] + strings.Replace(path, "/api/", "/deltarouter/", 1)
 		c.set("list secrets", false)
 		want := func(what, token string, status int, shown bool) {
 			t.Helper()
@@ -192,7 +192,7 @@ func TestEndpoints(t *testing.T) {
 		want("an unknown token", "x", http.StatusUnauthorized, false)
 		want("no right", "ann", http.StatusForbidden, false)
 		if i == 0 {
-			if _, text := ask(t, method, url+path, "ann", body); !strings.Contains(text, `user \"ann\" may not get /api/v1/status`) {
+			if _, text := ask(t, method, url+path, "ann", body); !strings.Contains(text, `user \"ann\" may not get /deltarouter/v1/status`) {
 				t.Error(text)
 			}
 		}
@@ -270,10 +270,10 @@ func TestBackupEnds(t *testing.T) {
 		return b, context.Cause(ctx)
 	}}
 	c, url := guardedServer(t, cfg)
-	c.set("create /api/v1/state/backup", true)
+	c.set("create /deltarouter/v1/state/backup", true)
 	go func() {
 		<-begun
-		c.set("create /api/v1/state/backup", false)
+		c.set("create /deltarouter/v1/state/backup", false)
 	}()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/api/v1/state/backup", strings.NewReader("{}"))
 	must.Succeed(t, err)
@@ -285,7 +285,7 @@ func TestBackupEnds(t *testing.T) {
 			t.Error("a backup was answered")
 		}
 	}
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), `user "ann" may not create /api/v1/state/backup`) {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), `user "ann" may not create /deltarouter/v1/state/backup`) {
 		t.Error(err)
 	}
 }
