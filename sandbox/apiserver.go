@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/rest"
-	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 	kubeoptions "k8s.io/kubernetes/cmd/kube-apiserver/app/options"
 )
 
@@ -60,7 +59,7 @@ func startAPIServer(ctx context.Context, d *dir, opts options, failed chan<- err
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		err := app.Run(serverCtx, completed)
+		err := serve(serverCtx, completed)
 		if serverCtx.Err() == nil {
 			failed <- fmt.Errorf("kube-apiserver ended: %w", err)
 		}
@@ -88,15 +87,11 @@ func apiserverOptions(ctx context.Context, listener net.Listener, args []string)
 	if err := fs.Parse(args); err != nil {
 		return none, err
 	}
-	// Makes the feature gates and emulated versions of the flags take effect.
-	if err := s.GenericServerRunOptions.ComponentGlobalsRegistry.Set(); err != nil {
-		return none, err
-	}
 	if listener != nil {
 		s.SecureServing.Listener = listener
 	}
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
-	completed, err := s.Complete(ctx)
+	completed, err := complete(ctx, s)
 	if err != nil {
 		return none, err
 	}

@@ -100,6 +100,9 @@ func TestWatchListRefused(t *testing.T) {
 	}
 	a.put("default/p00", "db")
 	r.sink.want(t, false, "updated pods default/p00")
+	if log := r.log.String(); strings.Contains(log, "forbidden") {
+		t.Errorf("the log mentions a right that is not missing: %s", log)
+	}
 }
 
 // A server that is too old for sendInitialEvents ignores it and never marks the end of the initial

@@ -13,9 +13,16 @@ import (
 	"time"
 )
 
+// binaryVariable names another binary than bin/sandbox, of another version of Kubernetes, as
+// `make test-oldest` does.
+const binaryVariable = "SANDBOX"
+
 // ensureBinary returns the path of bin/sandbox. It builds the binary if it is missing or older than
 // its sources; test binaries that run at the same time build it once.
 func ensureBinary() (string, error) {
+	if bin := os.Getenv(binaryVariable); bin != "" {
+		return bin, nil
+	}
 	root, err := repoRoot()
 	if err != nil {
 		return "", err

@@ -131,11 +131,18 @@ func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListO
 		lw.cfg.Log.Warn("the API server rejects a stream of initial events as expired although it begins now; listing instead", "watch", lw.cfg.Name, "err", err)
 		return nil, lw.noInitialEvents()
 	}
+	if errors.Is(err, errNoStream) {
+		return nil, lw.noInitialEvents()
+	}
 	if err != nil {
 		return nil, err // not r: a nil *reader in an interface is not nil
 	}
 	return r, nil
 }
+
+// errNoStream is the answer of an API server before Kubernetes 1.32 to a request for a stream of
+// initial events. It is no failure: the Reflector lists instead.
+var errNoStream = errors.New("the API server has no streams of initial events")
 
 // noInitialEvents returns the error that makes the Reflector list. After other errors it would
 // repeat the request, after some of them at once.
@@ -171,6 +178,9 @@ func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resu
 		resp, err := lw.cfg.Client.Get(ctx, lw.cfg.Target.Path(), lw.cfg.Target.Query(opts), accept, 0)
 		if err != nil {
 			cancel()
+			if opts.SendInitialEvents != nil && apierrors.IsInvalid(err) {
+				return errNoStream
+			}
 			return err
 		}
 		silence := lw.cfg.Silence
@@ -217,9 +227,9 @@ func (lw *listerWatcher) retry(ctx context.Context, try func() error) error {
 	pause := backoff.Series{Policy: lw.cfg.Backoff}
 	for {
 		err := try()
-		if err == nil {
+		if err == nil || errors.Is(err, errNoStream) {
 			lw.cfg.Health.reached()
-			return nil
+			return err
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
