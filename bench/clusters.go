@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 )
@@ -91,6 +92,7 @@ func newSandbox(ctx context.Context, binary, dir string, pods int) (*sandbox, er
 		return nil, err
 	}
 	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
 	if s.client, err = kubernetes.NewForConfig(config); err != nil {
 		return nil, err
 	}

@@ -191,6 +191,12 @@ func (g *get) sources(ctx context.Context) error {
 		if len(s.Namespaces) > 0 {
 			namespaces = strings.Join(s.Namespaces, ",")
 		}
+		if s.NamespaceSelector != "" {
+			namespaces = s.NamespaceSelector
+		}
+		if s.Selected != nil {
+			namespaces = fmt.Sprintf("%d with %s", *s.Selected, s.NamespaceSelector)
+		}
 		cli.Printf(w, "%s\t%s\t%s\t%d\t%t\t%s\n", s.Name, s.Resource, namespaces, s.Objects, s.Synced, strings.Join(s.Indexes, ","))
 	}
 	return w.Flush()

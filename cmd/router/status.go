@@ -67,6 +67,9 @@ func printStatus(r *cli.Remote, s *api.Status) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if err := printNamespaces(r, s.Sources); err != nil {
+		return err
+	}
 	fmt.Fprintln(r.Out)
 	for _, c := range s.Checks {
 		if !c.OK {
@@ -79,4 +82,22 @@ func printStatus(r *cli.Remote, s *api.Status) error {
 		fmt.Fprintln(r.Out, "not ready")
 	}
 	return nil
+}
+
+// printNamespaces prints the sources that select namespaces.
+func printNamespaces(r *cli.Remote, sources []api.SourceStatus) error {
+	w := tabwriter.NewWriter(r.Out, 0, 0, 2, ' ', 0)
+	begun := false
+	for i := range sources {
+		s := &sources[i]
+		if s.Namespaces == nil {
+			continue
+		}
+		if !begun {
+			fmt.Fprintln(w, "\nSOURCE\tSELECTED NAMESPACES")
+		}
+		begun = true
+		cli.Printf(w, "%s\t%d\n", s.Name, *s.Namespaces)
+	}
+	return w.Flush()
 }

@@ -81,8 +81,8 @@ func (c *compiler) adviseOps(r *Route, p *Plan) {
 		}
 		switch {
 		case op == event.Deselected.String() && !selective:
-			c.warnf(items[i].Problemf("deselected never occurs: no source of the route has a labelSelector or fieldSelector; "+
-				"remove it, or give %s one", r.From[0]))
+			c.warnf(items[i].Problemf("deselected never occurs: no source of the route has a selector; "+
+				"remove it, or give %s a labelSelector, fieldSelector or namespaceSelector", r.From[0]))
 		case op == event.Sync.String() && !resync:
 			c.warnf(items[i].Problemf("sync occurs only after router resync, because no source of the route has resync; for a regular one, give %s "+
 				"resync: 10m", r.From[0]))

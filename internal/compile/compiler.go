@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/schema"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
@@ -22,18 +23,35 @@ type compiler struct {
 	used     use  // names that expressions use; only with advise
 }
 
-func (c *compiler) source(name string, s *config.Source) Source {
+func (c *compiler) source(name string, s *config.Source, known *schema.Set) Source {
 	p := Source{Indexes: make(map[string][]*expr.Program)}
 	var err error
 	if p.Specs, err = informer.SpecsOf(s); err != nil && !c.reported("sources."+name) {
 		c.problems = append(c.problems, s.Problemf("%v", err))
 	}
+	c.checkScope(s, known)
 	for _, index := range slices.Sorted(maps.Keys(s.Indexes)) {
 		for i := range s.Indexes[index] {
 			p.Indexes[index] = append(p.Indexes[index], c.compile(&s.Indexes[index][i], expr.Index, name))
 		}
 	}
 	return p
+}
+
+// checkScope refuses namespaces for a resource that is known to have none.
+func (c *compiler) checkScope(s *config.Source, known *schema.Set) {
+	group, version, resource, err := config.ParseResource(s.Resource)
+	if err != nil {
+		return
+	}
+	if r, ok := known.Resource(group, version, resource); !ok || r.Namespaced {
+		return
+	}
+	for _, key := range []string{"namespaces", "namespaceSelector"} {
+		if n := s.At(key); !n.IsZero() {
+			c.problems = append(c.problems, n.Problemf("objects of %s are in no namespace: remove it", s.Resource))
+		}
+	}
 }
 
 // reported says whether there is a problem at a path or below it.

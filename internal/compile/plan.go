@@ -89,7 +89,7 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 	}
 	c.problems = problems
 	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
-		p.Sources[name] = c.source(name, cfg.Sources[name])
+		p.Sources[name] = c.source(name, cfg.Sources[name], known.Set)
 	}
 	for _, r := range cfg.Routes {
 		route := c.route(r)

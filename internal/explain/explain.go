@@ -59,7 +59,7 @@ type RouteExplanation struct {
 
 // Test is a condition of a route. All of them must be true.
 type Test struct {
-	// from, upstream, namespaces, labelSelector, fieldSelector, on, filter or when
+	// from, upstream, namespaces, namespaceSelector, labelSelector, fieldSelector, on, filter or when
 	What   string  `json:"what"`
 	Text   string  `json:"text"` // filters and conditions have a Test for each conjunct
 	At     string  `json:"at,omitempty"`
@@ -168,6 +168,12 @@ func (e *RouteExplanation) test(what, text string, holds bool) {
 func (e *RouteExplanation) selected(source *config.Source, o *event.Object) {
 	if len(source.Namespaces) > 0 {
 		e.test("namespaces", strings.Join(source.Namespaces, ", "), slices.Contains(source.Namespaces, o.Key().Namespace))
+	}
+	if source.NamespaceSelector != "" {
+		e.Tests = append(e.Tests, Test{
+			What: "namespaceSelector", Text: source.NamespaceSelector, Result: Unknown,
+			Reason: "it depends on the labels of namespace " + o.Key().Namespace + ", and is taken for true",
+		})
 	}
 	if selector, err := labels.Parse(source.LabelSelector); err == nil && source.LabelSelector != "" {
 		e.test("labelSelector", source.LabelSelector, selector.Matches(labels.Set(o.Labels())))

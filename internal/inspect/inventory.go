@@ -133,10 +133,11 @@ func (s *Cache) Sources(ctx context.Context) []api.SourceInfo {
 		source := inv.config.Sources[name]
 		status, _ := s.factory.Status(name)
 		info := api.SourceInfo{
-			Name: name, Resource: source.Resource, Namespaces: source.Namespaces, Cache: source.Cache, Indexes: inv.indexes(name), Synced: status.Synced,
+			Name: name, Resource: source.Resource, Namespaces: source.Namespaces, NamespaceSelector: source.NamespaceSelector,
+			Cache: source.Cache, Indexes: inv.indexes(name), Synced: status.Synced,
 		}
 		if info.Hidden = !inv.mayList(ctx, name); !info.Hidden {
-			info.Objects, info.Reason = inv.catalog.Count(name, "", ""), status.Reason
+			info.Objects, info.Reason, info.Selected = inv.catalog.Count(name, "", ""), status.Reason, status.Namespaces
 		}
 		all = append(all, info)
 	}

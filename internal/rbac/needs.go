@@ -80,11 +80,26 @@ func sourceNeeds(source *config.Source) (all []Need) {
 			optional(r, "; so it needs lists to distinguish deleted from deselected objects, which cost more")
 		}
 	}
+	if of, ok := watches[0].Namespaces(); ok {
+		all = append(all, selectorNeeds(&of, source.At("namespaceSelector").Problemf(""))...)
+	}
 	optional(informer.OpenAPIRight(watches[0].Resource.Group, watches[0].Resource.Version), ": field names of these objects are not checked")
 	if r, ok := watches[0].DefinitionRight(); ok {
 		optional(r, ": if the API server stops serving this resource, it takes the objects for deleted")
 	}
 	return all
+}
+
+// selectorNeeds returns the rights to follow the namespaces of a namespaceSelector.
+func selectorNeeds(of *informer.Spec, place config.Problem) (all []Need) {
+	needed, _ := of.Rights()
+	for _, r := range needed {
+		all = append(all, Need{Right: r, Place: place})
+	}
+	return append(all, Need{
+		Right: informer.Right{Verb: "get", Resource: "namespaces"}, Place: place, Optional: true,
+		Without: "; so it needs lists to distinguish deleted namespaces from deselected ones, which cost more",
+	})
 }
 
 // componentNeeds returns the rights that the kinds of the components request. It skips invalid

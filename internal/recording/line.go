@@ -29,12 +29,13 @@ type Header struct {
 
 // Source is the configuration of a source. Its objects lack the dropped fields.
 type Source struct {
-	Resource      string   `json:"resource"` // [group/]version/resource
-	Namespaces    []string `json:"namespaces,omitempty"`
-	LabelSelector string   `json:"labelSelector,omitempty"`
-	FieldSelector string   `json:"fieldSelector,omitempty"`
-	Cache         string   `json:"cache,omitempty"`
-	Drop          []string `json:"drop,omitempty"`
+	Resource          string   `json:"resource"` // [group/]version/resource
+	Namespaces        []string `json:"namespaces,omitempty"`
+	NamespaceSelector string   `json:"namespaceSelector,omitempty"`
+	LabelSelector     string   `json:"labelSelector,omitempty"`
+	FieldSelector     string   `json:"fieldSelector,omitempty"`
+	Cache             string   `json:"cache,omitempty"`
+	Drop              []string `json:"drop,omitempty"`
 }
 
 // Op is the kind of a line.

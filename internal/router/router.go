@@ -251,7 +251,7 @@ func (r *router) synced(source string) bool {
 func (r *router) status() api.Status {
 	s := api.Status{Checks: r.checks(), Handlers: r.objects.Load().Handlers()}
 	for _, source := range r.Factory.Statuses() {
-		s.Sources = append(s.Sources, api.SourceStatus{Name: source.Source, Synced: source.Synced, Reason: source.Reason})
+		s.Sources = append(s.Sources, api.SourceStatus{Name: source.Source, Synced: source.Synced, Reason: source.Reason, Namespaces: source.Namespaces})
 	}
 	for _, route := range r.Pipeline.Status() {
 		shown := api.RouteStatus{Name: route.Name, Pending: route.Pending, OnDisk: route.OnDisk, Waiting: route.Waiting, Paused: route.Paused, HeldBy: route.HeldBy}

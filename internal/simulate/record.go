@@ -113,7 +113,8 @@ func header(p *compile.Plan, began time.Time, version string) recording.Header {
 	for name, plan := range p.Sources {
 		c := p.Config.Sources[name]
 		h.Sources[name] = recording.Source{
-			Resource: c.Resource, Namespaces: c.Namespaces, LabelSelector: c.LabelSelector, FieldSelector: c.FieldSelector, Cache: c.Cache,
+			Resource: c.Resource, Namespaces: c.Namespaces, NamespaceSelector: c.NamespaceSelector,
+			LabelSelector: c.LabelSelector, FieldSelector: c.FieldSelector, Cache: c.Cache,
 			Drop: strings.FieldsFunc(plan.Specs[0].Drop, func(r rune) bool { return r == '\n' }),
 		}
 	}

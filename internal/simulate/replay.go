@@ -190,6 +190,9 @@ func (p *player) attach(ctx context.Context) error {
 	h := p.in.Header()
 	p.watches, p.feeds = make(map[string][]*informer.Watch), make(map[string][]*informer.Injector)
 	for _, wanted := range p.e.Set.WantedWatches() {
+		if len(wanted.Sources) == 0 {
+			continue // it finds namespaces, and a recording has the objects of the found ones only
+		}
 		w := p.e.Factory.Watch(wanted.Spec, wanted.Store, wanted.Sources...)
 		i := slices.IndexFunc(wanted.Sources, func(s informer.Source) bool { _, ok := h.Sources[s.Name]; return ok })
 		if i >= 0 {

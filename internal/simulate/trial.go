@@ -191,6 +191,9 @@ func (t *Trial) openFeeds() (map[string]*informer.Watch, error) {
 	t.feeds = nil
 	watches := make(map[string]*informer.Watch)
 	for _, wanted := range t.e.Set.WantedWatches() {
+		if len(wanted.Sources) == 0 {
+			continue // it finds namespaces; in a trial all are selected
+		}
 		resource := (&event.Resource{GroupVersionResource: wanted.Spec.Resource}).String()
 		watch := t.e.Factory.Watch(wanted.Spec, wanted.Store, wanted.Sources...)
 		watches[wanted.Spec.ID()] = watch

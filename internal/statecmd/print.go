@@ -26,9 +26,13 @@ func (c *selection) nameSources(r *archive.Report) error {
 			return cli.Invalid(fmt.Errorf("source %q: %w", name, err))
 		}
 		for _, spec := range specs {
+			of, _ := spec.Namespaces()
 			for i := range r.Watches {
-				if w := &r.Watches[i]; w.ID == spec.ID() {
+				switch w := &r.Watches[i]; w.ID {
+				case spec.ID():
 					w.Sources = append(w.Sources, name)
+				case of.ID():
+					w.Sources = append(w.Sources, name+" (namespaces)")
 				}
 			}
 		}

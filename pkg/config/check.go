@@ -283,6 +283,7 @@ func (s *Source) Validate(n Node) Problems {
 	if _, err := fields.ParseSelector(s.FieldSelector); err != nil {
 		problems = append(problems, n.At("fieldSelector").Problemf("is not a field selector, as in spec.nodeName=n1,status.phase!=Failed: %v", err))
 	}
+	problems = append(problems, s.checkNamespaceSelector(n.At("namespaceSelector"))...)
 	for i, item := range n.At("namespaces").Items() {
 		if i < len(s.Namespaces) && len(validation.IsDNS1123Label(s.Namespaces[i])) > 0 {
 			problems = append(problems, item.Problemf("%q is not a valid namespace: write one, or remove namespaces to watch all", s.Namespaces[i]))
@@ -296,6 +297,21 @@ func (s *Source) Validate(n Node) Problems {
 		}
 	}
 	return append(problems, checkNames(n.At("indexes"), []string{"name", "namespace", "owner"})...)
+}
+
+// checkNamespaceSelector rejects an invalid selector, and one beside namespaces.
+func (s *Source) checkNamespaceSelector(n Node) (problems Problems) {
+	selector, err := labels.Parse(s.NamespaceSelector)
+	switch {
+	case s.NamespaceSelector == "":
+	case err != nil:
+		problems = append(problems, n.Problemf("is not a label selector, as in team=payments,env!=prod: %v", err))
+	case selector.Empty():
+		problems = append(problems, n.Problemf("selects every namespace: remove it, or write a selector, as in team=payments"))
+	case len(s.Namespaces) > 0:
+		problems = append(problems, n.Problemf("a source has either namespaces or namespaceSelector: remove one, or write two sources"))
+	}
+	return problems
 }
 
 // checkExcludeFields rejects invalid paths, and fields that identify an object.

@@ -107,17 +107,18 @@ const (
 
 // Source is a watched resource.
 type Source struct {
-	Node          `yaml:",self"`
-	Resource      string            `yaml:"resource,required" doc:"[group/]version/resource, as in v1/pods or apps/v1/deployments."`
-	Namespaces    []string          `yaml:"namespaces" min:"1" doc:"Namespaces to watch. Absent: all."`
-	LabelSelector string            `yaml:"labelSelector" doc:"Kubernetes label selector."`
-	FieldSelector string            `yaml:"fieldSelector" doc:"Kubernetes field selector."`
-	ExcludeFields []string          `yaml:"excludeFields" doc:"Fields of the objects that the cache does not keep, as in status.conditions."`
-	ManagedFields bool              `yaml:"managedFields" doc:"Keep metadata.managedFields."`
-	Resync        time.Duration     `yaml:"resync" doc:"Interval at which all objects are repeated, as sync. 0: never."`
-	Cache         string            `yaml:"cache" default:"full" enum:"full metadata identity" doc:"The part of an object that the cache keeps. full: the whole object. metadata: its metadata; the watch transfers no more. identity: its name and version; there are no oldObject and no look-ups."`
-	Secrets       bool              `yaml:"secrets" doc:"Keep the data of v1/secrets. Otherwise the router removes the data on arrival, and all annotations that may contain a copy of it."`
-	Indexes       map[string][]Expr `yaml:"indexes" doc:"The indexes by name: a CEL expression, or a list of them whose values are joined. A value is a key of the index; each element of a list and each key of a map is one."`
+	Node              `yaml:",self"`
+	Resource          string            `yaml:"resource,required" doc:"[group/]version/resource, as in v1/pods or apps/v1/deployments."`
+	Namespaces        []string          `yaml:"namespaces" min:"1" doc:"Namespaces to watch. Absent: all."`
+	NamespaceSelector string            `yaml:"namespaceSelector" doc:"Label selector of the namespaces to watch, as in team=payments,env!=prod. The source follows the namespaces: objects in a namespace that begins to match come as added, those in one that no longer matches as deselected. It replaces namespaces."`
+	LabelSelector     string            `yaml:"labelSelector" doc:"Kubernetes label selector."`
+	FieldSelector     string            `yaml:"fieldSelector" doc:"Kubernetes field selector."`
+	ExcludeFields     []string          `yaml:"excludeFields" doc:"Fields of the objects that the cache does not keep, as in status.conditions."`
+	ManagedFields     bool              `yaml:"managedFields" doc:"Keep metadata.managedFields."`
+	Resync            time.Duration     `yaml:"resync" doc:"Interval at which all objects are repeated, as sync. 0: never."`
+	Cache             string            `yaml:"cache" default:"full" enum:"full metadata identity" doc:"The part of an object that the cache keeps. full: the whole object. metadata: its metadata; the watch transfers no more. identity: its name and version; there are no oldObject and no look-ups."`
+	Secrets           bool              `yaml:"secrets" doc:"Keep the data of v1/secrets. Otherwise the router removes the data on arrival, and all annotations that may contain a copy of it."`
+	Indexes           map[string][]Expr `yaml:"indexes" doc:"The indexes by name: a CEL expression, or a list of them whose values are joined. A value is a key of the index; each element of a list and each key of a map is one."`
 }
 
 // Component is a handler or a sink: a kind and its configuration, as in {webhook: {url: …}}.

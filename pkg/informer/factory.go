@@ -113,11 +113,12 @@ func New(cfg Config) *Factory {
 
 // Watch adds a watch. Each of its deltas is emitted once per source, and a source may have several
 // watches. All watches are added before Run; afterwards use [Factory.Reconfigure]. With a
-// checkpoint, all Specs must differ.
+// checkpoint, all Specs must differ. The watch that finds the namespaces of others comes before
+// them, see [Spec.Namespaces]; without it they keep the objects in all namespaces.
 func (f *Factory) Watch(spec Spec, store Cache, sources ...Source) *Watch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w := f.newWatch(spec, store, 0)
+	w := f.newWatch(spec, store, 0, f.watches)
 	var all []*apply.Source
 	for _, config := range sources {
 		s := f.sources[config.Name]
@@ -130,6 +131,7 @@ func (f *Factory) Watch(spec Spec, store Cache, sources ...Source) *Watch {
 	}
 	w.sources.Set(all)
 	f.watches = append(f.watches, w)
+	lead(f.watches)
 	return w
 }
 
@@ -171,6 +173,9 @@ func nameOf(spec *Spec) string {
 	name := client.ResourceName(spec.Resource)
 	if spec.Namespace != "" {
 		name += " in " + spec.Namespace
+	}
+	if spec.NamespaceSelector != "" {
+		name += " in namespaces with labels " + spec.NamespaceSelector
 	}
 	if spec.LabelSelector != "" {
 		name += " with labels " + spec.LabelSelector
@@ -340,4 +345,7 @@ func (f *Factory) newSource(config Source) *source {
 func (s *source) add(w *Watch) {
 	s.watches = append(s.watches, w)
 	s.Add(w.health)
+	if w.finder != nil {
+		s.Select(w.finder.selection, w.finder.health)
+	}
 }

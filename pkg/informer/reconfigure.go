@@ -99,7 +99,7 @@ func (f *Factory) exchange(wanted []Wanted) (removed []*Watch) {
 			w = f.watches[i]
 			removed = slices.DeleteFunc(slices.Clone(removed), func(r *Watch) bool { return r == w })
 		} else {
-			w = f.newWatch(want.Spec, want.Store, f.epoch)
+			w = f.newWatch(want.Spec, want.Store, f.epoch, watches)
 		}
 		watches = append(watches, w)
 		for _, s := range want.Sources {
@@ -108,6 +108,7 @@ func (f *Factory) exchange(wanted []Wanted) (removed []*Watch) {
 		}
 	}
 	f.watches = watches
+	lead(watches)
 	f.exchangeSources(configs, attached)
 	for _, w := range slices.Concat(watches, removed) {
 		f.attach(w)

@@ -153,6 +153,13 @@ func (f *Factory) Relist(ctx context.Context, source string) (found Relisted, er
 		if !ok {
 			return ErrNoSource
 		}
+		for _, w := range s.watches { // first, because they decide what the other lists have
+			if w.finder != nil {
+				if err := w.finder.awaitRelist(ctx, w.finder.relists.Ask()); err != nil {
+					return err
+				}
+			}
+		}
 		asked := make([]*reflector.Relist, len(s.watches))
 		for i, w := range s.watches {
 			asked[i] = w.relists.Ask()

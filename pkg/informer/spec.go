@@ -20,13 +20,16 @@ import (
 // Spec describes a watch: the resource, its selection, and the format of its objects. Specs are
 // comparable: sources with equal Specs can share a watch.
 type Spec struct {
-	Resource      schema.GroupVersionResource
-	Namespace     string // empty: all, or a resource without namespaces
-	LabelSelector string
-	FieldSelector string
-	Cache         string // config.CacheFull (also if empty), CacheMetadata or CacheIdentity
-	ManagedFields bool   // keep metadata.managedFields
-	Secrets       bool   // keep the data of v1/secrets
+	Resource  schema.GroupVersionResource
+	Namespace string // empty: all, or a resource without namespaces
+	// NamespaceSelector restricts the watch to the objects in the namespaces with these labels, see
+	// [Spec.Namespaces]. Namespace is then empty.
+	NamespaceSelector string
+	LabelSelector     string
+	FieldSelector     string
+	Cache             string // config.CacheFull (also if empty), CacheMetadata or CacheIdentity
+	ManagedFields     bool   // keep metadata.managedFields
+	Secrets           bool   // keep the data of v1/secrets
 	// Drop has the paths that are removed from every object, sorted and joined by newlines; see
 	// [JoinDrop].
 	Drop string
@@ -45,10 +48,14 @@ func (s Spec) ID() string {
 	if s.Cache == "" {
 		s.Cache = config.CacheFull
 	}
-	sum := sha256.Sum256([]byte(strings.Join([]string{
+	parts := []string{
 		s.Resource.Group, s.Resource.Version, s.Resource.Resource, s.Namespace, s.LabelSelector, s.FieldSelector, s.Cache,
 		strconv.FormatBool(s.ManagedFields), strconv.FormatBool(s.Secrets), s.Drop,
-	}, "\x00")))
+	}
+	if s.NamespaceSelector != "" { // the IDs of other watches stay as they were before it existed
+		parts = append(parts, s.NamespaceSelector)
+	}
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 
@@ -63,7 +70,7 @@ func SpecsOf(source *config.Source) ([]Spec, error) {
 		return nil, err
 	}
 	spec := Spec{
-		Resource: gvr, LabelSelector: source.LabelSelector, FieldSelector: source.FieldSelector, Cache: source.Cache,
+		Resource: gvr, NamespaceSelector: source.NamespaceSelector, LabelSelector: source.LabelSelector, FieldSelector: source.FieldSelector, Cache: source.Cache,
 		ManagedFields: source.ManagedFields, Secrets: source.Secrets, Drop: drop,
 	}
 	if spec.Cache == config.CacheFull {
@@ -78,6 +85,18 @@ func SpecsOf(source *config.Source) ([]Spec, error) {
 		specs = append(specs, spec)
 	}
 	return specs, nil
+}
+
+// Namespaces returns the Spec of the watch that finds the namespaces of a watch with a
+// NamespaceSelector; ok is false for another watch. Watches with equal selectors share it.
+func (s *Spec) Namespaces() (of Spec, ok bool) {
+	if s.NamespaceSelector == "" {
+		return Spec{}, false
+	}
+	return Spec{
+		Resource:      schema.GroupVersionResource{Version: "v1", Resource: "namespaces"},
+		LabelSelector: s.NamespaceSelector, Cache: config.CacheMetadata,
+	}, true
 }
 
 // parseResource parses [group/]version/resource, as in v1/pods or apps/v1/deployments.
@@ -229,7 +248,11 @@ func (s *Spec) identityOnly() bool { return s.Cache == config.CacheIdentity }
 
 // Selective reports whether an object can leave the watch without being deleted: it is then
 // Deselected.
-func (s *Spec) Selective() bool {
+func (s *Spec) Selective() bool { return s.NamespaceSelector != "" || s.filtered() }
+
+// filtered reports whether an object can leave the watch without being deleted while its namespace
+// stays selected. The API server then reports it as deleted.
+func (s *Spec) filtered() bool {
 	if s.LabelSelector != "" {
 		return true
 	}

@@ -23,7 +23,11 @@ type Watch struct {
 	relists *reflector.Relists
 	applier *apply.Applier
 	sources *apply.Sources
-	run     func(ctx context.Context) // watches until ctx is done
+	// selection has the namespaces that the watch finds, finder is the watch that finds the
+	// namespaces of this one; nil: the watch has no such part.
+	selection *apply.Namespaces
+	finder    *Watch
+	run       func(ctx context.Context) // watches until ctx is done
 
 	// The factory's fields, under its lock. stop is nil before the watch runs.
 	stop    context.CancelFunc
@@ -31,15 +35,26 @@ type Watch struct {
 	resyncs map[*source]context.CancelFunc
 }
 
-func (f *Factory) newWatch(spec Spec, store Cache, epoch int) *Watch {
+// newWatch makes a watch. among has the watches before it, of which one finds its namespaces.
+func (f *Factory) newWatch(spec Spec, store Cache, epoch int, among []*Watch) *Watch {
 	w := &Watch{
-		spec: spec, name: nameOf(&spec),
-		target: &reflector.Target{
+		spec: spec, name: nameOf(&spec), target: &reflector.Target{
 			GVR: spec.Resource, Cluster: f.cfg.Cluster, Namespace: spec.Namespace,
 			LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector,
 			Format: spec.format(), Metadata: spec.identityFormat(),
 		},
 		plan: &reflector.Plan{}, relists: &reflector.Relists{}, sources: &apply.Sources{},
+	}
+	if f.cfg.Client != nil { // injected objects are in selected namespaces
+		w.finder = finderOf(&spec, among)
+	}
+	var late *reflector.Late
+	within := w.within()
+	if within != nil {
+		w.target.InSelected, w.target.Format.Within, late = true, within.Has, &reflector.Late{}
+	}
+	if spec.finds() {
+		w.selection = apply.NewNamespaces()
 	}
 	w.target.SetKind("")
 	w.sources.Set(nil)
@@ -49,16 +64,16 @@ func (f *Factory) newWatch(spec Spec, store Cache, epoch int) *Watch {
 		Name: w.name, Log: f.cfg.Log, Client: f.cfg.Client.server(), Identity: f.identity,
 		Target: w.target, State: w.state, Health: w.health, Plan: w.plan, Relists: w.relists,
 		PageSize: f.cfg.PageSize, Backoff: f.cfg.Backoff, ProbeInterval: f.cfg.ProbeInterval, Silence: f.cfg.Silence,
-		BookmarkWait: f.cfg.BookmarkWait,
+		BookmarkWait: f.cfg.BookmarkWait, Late: late,
 	}
 	inquiry := reflector.NewInquiry(reflected)
 	w.applier = apply.New(apply.Config{
 		Watch: w.name, Log: f.cfg.Log, Clock: f.cfg.Clock, Admit: f.admit,
-		IdentityOnly: spec.identityOnly(), Selective: spec.Selective(),
+		IdentityOnly: spec.identityOnly(), Selective: spec.filtered(), Selects: w.selection, Within: within, Late: late,
 		State: w.state, Sources: w.sources, Health: w.health, Plan: w.plan, Relists: w.relists, Inquiry: inquiry,
 	}, epoch)
 	reflected.Sink = w.applier
-	w.run = reflector.New(reflected, inquiry).Run
+	w.run = w.afterNamespaces(reflector.New(reflected, inquiry).Run)
 	return w
 }
 
@@ -104,6 +119,11 @@ func (w *Watch) Cut(f func(fed string, relisting bool)) { w.state.Cut(f) }
 // that are gone, including those of intents, are Deleted and Stale.
 func (w *Watch) Restore(r Restored) {
 	w.state.Restore(&r)
+	if w.selection != nil {
+		for o := range w.state.All() {
+			w.selection.Add(o.Key().Name)
+		}
+	}
 	w.applier.Restore(r.Listed || r.Applied != "")
 	w.plan.Restore(w.state.CanResume())
 }

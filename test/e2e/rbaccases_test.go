@@ -80,6 +80,11 @@ func sourceCases() []rbacCase {
 			config: "sources: {s: {resource: v1/configmaps, labelSelector: of=NS}}\n" + toOut,
 			after:  ofMap, then: plainMap, events: left,
 		},
+		{
+			name: "selected namespaces", before: namespaceNS, after: otherMap, then: newSpace,
+			config: "sources: {s: {resource: v1/configmaps, namespaceSelector: team=NS}}\n" + toOut,
+			events: []string{"r added OTHER/work", "r deselected OTHER/work"},
+		},
 		{name: "one name", config: "sources: {s: {resource: v1/configmaps, namespaces: NS, fieldSelector: metadata.name=work}}\n" + toOut, events: added},
 		{
 			name:   "one name everywhere",

@@ -19,6 +19,9 @@ type SourceInfo struct {
 	Name       string   `json:"name"`
 	Resource   string   `json:"resource"`             // [group/]version/resource
 	Namespaces []string `json:"namespaces,omitempty"` // empty: all
+	// instead of Namespaces: the labels of the namespaces, and their present number
+	NamespaceSelector string `json:"namespaceSelector,omitempty"`
+	Selected          *int   `json:"selectedNamespaces,omitempty"`
 	// the cached part of objects: full, metadata or identity
 	Cache   string   `json:"cache"`
 	Indexes []string `json:"indexes"` // indexes that queries may use, see [Query].Index

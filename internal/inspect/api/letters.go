@@ -125,6 +125,8 @@ type SourceStatus struct {
 	Name   string `json:"name"`
 	Synced bool   `json:"synced"`
 	Reason string `json:"reason,omitempty"` // reason for not being synced
+	// number of the namespaces that its namespaceSelector selects; nil: it has none
+	Namespaces *int `json:"namespaces,omitempty"`
 }
 
 // RouteStatus is the state of a route.

@@ -22,6 +22,11 @@ func (s *Set) OpenStores(old *Set) {
 			shared[spec] = slices.AppendSeq(shared[spec], maps.Values(s.indexes[name]))
 		}
 	}
+	for spec := range shared {
+		if of, ok := spec.Namespaces(); ok && shared[of] == nil {
+			shared[of] = []index.Spec{}
+		}
+	}
 	for spec, indexes := range shared {
 		store := old.stores[spec]
 		if store == nil {
@@ -33,18 +38,32 @@ func (s *Set) OpenStores(old *Set) {
 	}
 }
 
-// WantedWatches returns the watches of the set. Sources with equal Specs share a watch.
+// WantedWatches returns the watches of the set. Sources with equal Specs share a watch. The watches
+// that find the namespaces of others come first; they have sources only if a source watches these
+// namespaces too.
 func (s *Set) WantedWatches() []informer.Wanted {
 	var wanted []informer.Wanted
-	for _, name := range slices.Sorted(maps.Keys(s.Plan.Config.Sources)) {
+	want := func(spec informer.Spec) *informer.Wanted {
+		i := slices.IndexFunc(wanted, func(w informer.Wanted) bool { return w.Spec == spec })
+		if i < 0 {
+			i = len(wanted)
+			wanted = append(wanted, informer.Wanted{Spec: spec, Store: s.stores[spec]})
+		}
+		return &wanted[i]
+	}
+	names := slices.Sorted(maps.Keys(s.Plan.Config.Sources))
+	for _, name := range names {
+		for _, spec := range s.Plan.Sources[name].Specs {
+			if of, ok := spec.Namespaces(); ok {
+				want(of)
+			}
+		}
+	}
+	for _, name := range names {
 		source := informer.Source{Name: name, Resync: s.Plan.Config.Sources[name].Resync}
 		for _, spec := range s.Plan.Sources[name].Specs {
-			i := slices.IndexFunc(wanted, func(w informer.Wanted) bool { return w.Spec == spec })
-			if i < 0 {
-				i = len(wanted)
-				wanted = append(wanted, informer.Wanted{Spec: spec, Store: s.stores[spec]})
-			}
-			wanted[i].Sources = append(wanted[i].Sources, source)
+			w := want(spec)
+			w.Sources = append(w.Sources, source)
 		}
 	}
 	return wanted

@@ -35,8 +35,9 @@ func (s *State) restoreWatch(w *informer.Watch, atOnce bool) (known bool, err er
 	}
 	restored := informer.Restored{Cluster: saved.Cluster, Applied: saved.Fed, Relisting: saved.Relisting}
 	objects := &savedObjects{db: s.db, watch: w, log: s.log}
-	if gvr := w.Spec().Resource; gvr.Group == "" && gvr.Resource == "secrets" || saved.Relisting || saved.Fed == "" {
-		// only the identity of a Secret is known, and a list is compared with all objects
+	if gvr := w.Spec().Resource; gvr.Group == "" && gvr.Resource == "secrets" || saved.Relisting || saved.Fed == "" || w.Finds() {
+		// only the identity of a Secret is known, a list is compared with all objects, and other
+		// watches wait for their namespaces
 		atOnce = true
 	}
 	more, err := objects.begin(atOnce)

@@ -246,6 +246,9 @@ func (s *State) forget(ctx context.Context, p *compile.Plan) error {
 	for _, source := range p.Sources {
 		for _, spec := range source.Specs {
 			keep.Watches = append(keep.Watches, spec.ID())
+			if of, ok := spec.Namespaces(); ok {
+				keep.Watches = append(keep.Watches, of.ID())
+			}
 		}
 	}
 	for i := range p.Routes {

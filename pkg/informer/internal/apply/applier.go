@@ -23,8 +23,14 @@ type Config struct {
 	Admit Admit
 	// IdentityOnly: only the identity of an object is kept.
 	IdentityOnly bool
-	// Selective: an object can leave the watch without being deleted.
+	// Selective: an object can leave the watch without being deleted, and the API server then
+	// reports it as deleted.
 	Selective bool
+	// Selects has the namespaces that this watch finds; nil: it is no watch of namespaces.
+	Selects *Namespaces
+	// Within has the namespaces whose objects the watch keeps; nil: it keeps all.
+	Within *Namespaces
+	Late   *reflector.Late // with Within
 
 	State   *persist.State
 	Sources *Sources
@@ -35,10 +41,15 @@ type Config struct {
 }
 
 // Applier makes deltas of the answers of the API server and applies them. It implements
-// reflector.Sink. The turn guards its fields; it is held while a delta is admitted and applied.
+// reflector.Sink. The turn guards its fields; it is held while a delta is admitted and applied. own
+// is taken before the turn and held for one answer as a whole, for which the turn may be taken
+// several times: answers of the watch and changes of its namespaces do not mix.
 type Applier struct {
 	cfg  Config
+	own  turn
 	turn turn
+	// the part that keeps only the objects in some namespaces; nil: there is none
+	within *within
 
 	epoch      int // of the factory, when the watch was added; -1: in a former run
 	admissions []event.Admission
@@ -50,7 +61,13 @@ type Applier struct {
 }
 
 // New returns an Applier of a watch that was added in an epoch of its factory.
-func New(cfg Config, epoch int) *Applier { return &Applier{cfg: cfg, turn: newTurn(), epoch: epoch} }
+func New(cfg Config, epoch int) *Applier {
+	a := &Applier{cfg: cfg, own: newTurn(), turn: newTurn(), epoch: epoch}
+	if cfg.Within != nil {
+		a.within = &within{cfg.Within, a, cfg.Late}
+	}
+	return a
+}
 
 // Restore says that a former run had the watch, and whether it had a complete list. It is called
 // before anything is applied.
@@ -116,6 +133,9 @@ func (a *Applier) apply(ctx context.Context, c change) bool {
 			c.old = nil
 		}
 	}
+	if a.cfg.Selects != nil && !a.cfg.Selects.follow(ctx, c) {
+		return false
+	}
 	c.listed = a.cfg.State.Position.Relisting()
 	seen := a.cfg.Clock.Now()
 	a.admissions, a.wanted = a.admissions[:0], a.wanted[:0]
@@ -158,10 +178,10 @@ func (a *Applier) admit(ctx context.Context, s *Source, c change, seen time.Time
 	return true
 }
 
-// returns reports whether an added object may have existed before: it left the selector, or its
-// deltas were delivered before a crash.
+// returns reports whether an added object may have existed before: it or its namespace left the
+// selector, or its deltas were delivered before a crash.
 func (a *Applier) returns(c change) bool {
-	return c.op == event.Added && (a.cfg.Selective || a.cfg.State.Intent(c.now.UID()) != nil)
+	return c.op == event.Added && (a.cfg.Selective || a.cfg.Within != nil || a.cfg.State.Intent(c.now.UID()) != nil)
 }
 
 // setSynced sets whether the store has all objects.

@@ -27,7 +27,12 @@ func (s *reflectorStore) Add(obj any) error { return s.Update(obj) }
 // whether an object is new.
 func (s *reflectorStore) Update(obj any) error {
 	a := s.a
-	if o, ok := obj.(*event.Object); ok && !a.cfg.State.Position.Seen(o.ResourceVersion()) && a.turn.take(s.ctx) {
+	o, ok := obj.(*event.Object)
+	if !ok || !a.own.take(s.ctx) {
+		return nil
+	}
+	defer a.own.give()
+	if !a.within.outside(o) && !a.cfg.State.Position.Seen(o.ResourceVersion()) && a.turn.take(s.ctx) {
 		defer a.turn.give()
 		a.cfg.State.Loader().Fetch(o.Key())
 		a.put(s.ctx, o, false, o.ResourceVersion())
@@ -38,7 +43,12 @@ func (s *reflectorStore) Update(obj any) error {
 // Delete implements cache.ReflectorStore.
 func (s *reflectorStore) Delete(obj any) error {
 	a := s.a
-	if !a.turn.take(s.ctx) {
+	gone := objectOf(obj)
+	if gone == nil || !a.own.take(s.ctx) {
+		return nil
+	}
+	defer a.own.give()
+	if a.within.outside(gone) || !a.turn.take(s.ctx) {
 		return nil
 	}
 	defer a.turn.give()
@@ -70,6 +80,10 @@ func (s *reflectorStore) Resync() error { return nil }
 
 // Bookmark implements cache.ReflectorBookmarkStore.
 func (s *reflectorStore) Bookmark(resourceVersion string) error {
+	if !s.a.own.take(s.ctx) {
+		return nil
+	}
+	defer s.a.own.give()
 	if resourceVersion != "" && s.ctx.Err() == nil && !s.a.cfg.State.Position.Seen(resourceVersion) {
 		s.a.cfg.State.Advance(resourceVersion)
 	}

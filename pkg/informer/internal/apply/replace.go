@@ -21,11 +21,18 @@ func (a *Applier) Resume() {
 // Replace compares a complete list with the store and applies the differences: first the removed
 // objects, then the present ones.
 func (a *Applier) Replace(ctx context.Context, items []any, version string) {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || !a.own.take(ctx) {
 		return
 	}
+	defer a.own.give()
 	if a.cfg.Plan.TakeResumed() {
-		a.Resume()
+		if a.cfg.Selects.settled(ctx, a) {
+			a.Resume()
+		}
+		return
+	}
+	items, complete, ok := a.within.selected(ctx, items)
+	if !ok {
 		return
 	}
 	state, plan := a.cfg.State, a.cfg.Plan
@@ -43,12 +50,16 @@ func (a *Applier) Replace(ctx context.Context, items []any, version string) {
 	if rewound && !state.Position.Moving() {
 		a.cfg.Log.Warn("the API server has gone back in time (a restored backup); its objects replace those of the cache", "watch", a.cfg.Watch)
 	}
-	if !a.removeMissing(ctx, items) || !a.putAll(ctx, items, rewound || plan.Latest()) {
+	if !a.removeMissing(ctx, items, nil) || !a.putAll(ctx, items, rewound || plan.Latest()) || !a.cfg.Selects.settled(ctx, a) {
 		return
 	}
 	plan.Listed()
 	state.EndReplace(version)
 	a.listed = true
+	if !complete {
+		a.within.mustList()
+		defer a.cfg.Relists.Ask()
+	}
 	a.setSynced(true)
 	a.cfg.Relists.End(reflector.Relisted{Objects: len(items), Deltas: a.applied - before})
 }
@@ -85,14 +96,18 @@ func (a *Applier) putListed(ctx context.Context, o *event.Object, rewound bool) 
 	return a.put(ctx, o, rewound, "")
 }
 
-// removeMissing applies the end of all objects that are in the store and not in the list.
-func (a *Applier) removeMissing(ctx context.Context, items []any) bool {
+// removeMissing applies the end of all objects that are in the store and not in the list. among
+// restricts the objects; nil: all.
+func (a *Applier) removeMissing(ctx context.Context, items []any, among func(*event.Object) bool) bool {
 	missing := a.missing(items)
+	if among != nil {
+		missing = slices.DeleteFunc(missing, func(o *event.Object) bool { return !among(o) })
+	}
 	if len(missing) == 0 {
 		return true
 	}
 	exists := func(*event.Object) bool { return false }
-	if a.cfg.Selective || a.cfg.Plan.Unnamed() {
+	if a.cfg.Selective || a.cfg.Plan.Unnamed() || slices.ContainsFunc(missing, a.within.outside) {
 		existing, err := a.cfg.Inquiry.StillThere(ctx, missing)
 		if err != nil {
 			return false
@@ -102,7 +117,7 @@ func (a *Applier) removeMissing(ctx context.Context, items []any) bool {
 	for _, old := range missing {
 		op := event.Deleted
 		if exists(old) {
-			if !a.cfg.Selective {
+			if !a.cfg.Selective && !a.within.outside(old) {
 				continue // the item that could not be read
 			}
 			op = event.Deselected
@@ -172,7 +187,11 @@ func (a *Applier) missing(items []any) (missing []*event.Object) {
 
 // Vanish applies that the resource itself does not exist, so that all its objects are gone.
 func (a *Applier) Vanish(ctx context.Context) {
-	if !a.cfg.State.Loader().Wait(ctx) || a.Remove(ctx, nil) != nil {
+	if !a.cfg.State.Loader().Wait(ctx) || !a.own.take(ctx) {
+		return
+	}
+	defer a.own.give()
+	if removeAll(ctx, a, nil) != nil {
 		return
 	}
 	a.absent = true
@@ -184,6 +203,14 @@ func (a *Applier) Vanish(ctx context.Context) {
 // Remove applies that all objects are gone except those with the given uids. It returns the error
 // of ctx.
 func (a *Applier) Remove(ctx context.Context, except map[string]bool) error {
+	if !a.own.take(ctx) {
+		return ctx.Err()
+	}
+	defer a.own.give()
+	return removeAll(ctx, a, except)
+}
+
+func removeAll(ctx context.Context, a *Applier, except map[string]bool) error {
 	for _, o := range a.missing(nil) {
 		if !except[o.UID()] && !a.infer(ctx, event.Deleted, o) {
 			return ctx.Err()

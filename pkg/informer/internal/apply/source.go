@@ -29,6 +29,9 @@ type Status struct {
 	// Refused: the API server answers, and forbids the resource or does not have it. It stays so
 	// until an administrator changes it.
 	Refused bool
+	// Namespaces is the number of the namespaces that its namespaceSelector selects; nil: it has
+	// none.
+	Namespaces *int
 }
 
 // Source names the deltas of one or more watches, and has their metrics and their health. It is
@@ -37,6 +40,7 @@ type Source struct {
 	Name string
 
 	watches []*reflector.Health
+	within  *Namespaces // nil: the source selects no namespaces
 	synced  chan struct{}
 	once    sync.Once
 
@@ -63,12 +67,22 @@ func NewSource(name string, m *metrics.Metrics) *Source {
 // Add adds a watch. All are added before one of them runs.
 func (s *Source) Add(watch *reflector.Health) { s.watches = append(s.watches, watch) }
 
+// Select sets the namespaces whose objects the source has. found is the watch that finds them.
+func (s *Source) Select(within *Namespaces, found *reflector.Health) {
+	s.within = within
+	s.Add(found)
+}
+
 // Synced returns a channel that is closed once all watches have had all their objects.
 func (s *Source) Synced() <-chan struct{} { return s.synced }
 
 // Status returns the status of the source.
 func (s *Source) Status() Status {
 	status := Status{Source: s.Name, Synced: true}
+	if s.within != nil {
+		n := s.within.Len()
+		status.Namespaces = &n
+	}
 	for _, w := range s.watches {
 		synced, reason, refused := w.State()
 		status.Synced = status.Synced && synced

@@ -36,8 +36,12 @@ func (p *Position) Complete() (fed string, ok bool) {
 	return p.fed, p.fed != "" && !p.relisting
 }
 
-// Relisting reports whether a list is partly applied. It is for the watch's own goroutine.
-func (p *Position) Relisting() bool { return p.relisting }
+// Relisting reports whether a list is partly applied.
+func (p *Position) Relisting() bool {
+	p.cut.Lock()
+	defer p.cut.Unlock()
+	return p.relisting
+}
 
 // Seen reports whether an event was applied before: the resourceVersions of a watch only grow. It
 // is for the watch's own goroutine.

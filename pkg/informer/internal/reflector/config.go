@@ -26,6 +26,7 @@ type Config struct {
 	Plan     *Plan
 	Relists  *Relists
 	Sink     Sink
+	Late     *Late // nil: the watch keeps the objects in all namespaces
 
 	PageSize      int64 // 0: client-go decides
 	Backoff       backoff.Policy

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/deltarouter/deltarouter/internal/backoff"
@@ -17,6 +19,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
+
+// pageSize is the number of objects that are requested at once.
+const pageSize = 500
 
 // manyMissing is the number of objects from which one list is cheaper than a get for each.
 const manyMissing = 16
@@ -30,12 +35,14 @@ type Inquiry struct {
 	target  *Target
 	health  *Health
 	backoff backoff.Policy
+	cfg     *Config
 }
 
 // NewInquiry returns an Inquiry for a watch.
 func NewInquiry(cfg *Config) *Inquiry {
 	return &Inquiry{
 		watch: cfg.Name, log: cfg.Log, client: cfg.Client, target: cfg.Target, health: cfg.Health, backoff: cfg.Backoff,
+		cfg: cfg,
 	}
 }
 
@@ -66,7 +73,7 @@ func (i *Inquiry) StillThere(ctx context.Context, objects []*event.Object) (map[
 	}
 	var listed map[persist.Incarnation]bool // nil: not allowed to list
 	err := i.ask(ctx, func() (err error) {
-		listed, err = i.listIdentities(ctx)
+		listed, err = i.listIdentities(ctx, i.pathOf(objects))
 		return err
 	})
 	for _, o := range objects {
@@ -154,11 +161,34 @@ func (i *Inquiry) existsInList(ctx context.Context, o *event.Object) (bool, erro
 	return false, nil
 }
 
-// listIdentities lists all objects in the watch's namespace, page by page.
-func (i *Inquiry) listIdentities(ctx context.Context) (map[persist.Incarnation]bool, error) {
-	list, err := i.listAllMetadata(ctx, i.target.Path(), url.Values{"limit": {strconv.Itoa(500)}})
+// pathOf returns the path of a list that has all the objects: of their namespace, or of the watch.
+func (i *Inquiry) pathOf(objects []*event.Object) string {
+	namespace := objects[0].Key().Namespace
+	if namespace == "" || slices.ContainsFunc(objects, func(o *event.Object) bool { return o.Key().Namespace != namespace }) {
+		return i.target.Path()
+	}
+	return client.ResourcePath(i.target.GVR, namespace)
+}
+
+// List returns the objects in a namespace that the watch selects, as of a moment after the call.
+func (i *Inquiry) List(ctx context.Context, namespace string) (items []any, err error) {
+	list, err := client.Pages(func(token string) (*internalversion.List, error) {
+		return i.cfg.readPage(ctx, client.ResourcePath(i.target.GVR, namespace), metav1.ListOptions{Limit: pageSize, Continue: token})
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range list.Items {
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+// listIdentities lists all objects of a path, page by page.
+func (i *Inquiry) listIdentities(ctx context.Context, path string) (map[persist.Incarnation]bool, error) {
+	list, err := i.listAllMetadata(ctx, path, url.Values{"limit": {strconv.Itoa(pageSize)}})
 	if errors.Is(err, client.ErrIncomplete) { // took too long: one more try, at once
-		list, err = i.listAllMetadata(ctx, i.target.Path(), url.Values{})
+		list, err = i.listAllMetadata(ctx, path, url.Values{})
 	}
 	if err != nil {
 		return nil, err

@@ -58,6 +58,7 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 	}
 	lw.cfg.Plan.Listing()
 	if opts.Continue == "" {
+		lw.cfg.Late.begin()
 		if err := lw.retry(ctx, func() error { return lw.prober.willList(ctx) }); err != nil {
 			return nil, err
 		}
@@ -91,19 +92,8 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 
 // page requests a page of a list; the server may send the whole list.
 func (lw *listerWatcher) page(ctx context.Context, opts metav1.ListOptions) (list *internalversion.List, err error) {
-	err = lw.retry(ctx, func() error {
-		accept := client.AcceptObjects
-		if lw.cfg.Target.Format.MetadataOnly {
-			accept = client.AcceptMetadataList
-		}
-		resp, err := lw.cfg.Client.Get(ctx, lw.cfg.Target.Path(), lw.cfg.Target.Query(opts), accept, client.IdleTimeout)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		l := wire.NewListing(lw.cfg.Target.Format, lw.cfg.Target.Resource(), wire.NewStream(resp.Body, lw.cfg.Health.Heard), lw.leftOut)
-		l.Known = lw.cfg.Sink.Known
-		list, err = l.Read()
+	err = lw.retry(ctx, func() (err error) {
+		list, err = lw.cfg.readPage(ctx, lw.cfg.Target.Path(), opts)
 		return err
 	})
 	return list, err
@@ -122,6 +112,7 @@ func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListO
 			}
 		}
 		lw.cfg.Plan.Listing()
+		lw.cfg.Late.begin()
 		if lw.quirks.noInitialEvents.Load() || lw.quirks.initialExpired.Swap(false) {
 			return nil, lw.noInitialEvents()
 		}
@@ -208,18 +199,34 @@ func (lw *listerWatcher) read(s *stream) *reader {
 
 // leftOut reports an item of a list that could not be read, and returns its placeholder; nil: too
 // little is known of the item.
-func (lw *listerWatcher) leftOut(e *wire.ObjectError) runtime.Object {
-	resource := lw.cfg.Target.Resource()
-	if o := e.Reduced(lw.cfg.Target.Format, resource); o != nil {
-		lw.cfg.Sink.Reduced(e)
-		return lw.cfg.Sink.Known(o)
+func (c *Config) leftOut(e *wire.ObjectError) runtime.Object {
+	resource := c.Target.Resource()
+	if o := e.Reduced(c.Target.Format, resource); o != nil {
+		c.Sink.Reduced(e)
+		return c.Sink.Known(o)
 	}
-	lw.cfg.Sink.LeftOut(e)
+	c.Sink.LeftOut(e)
 	o := e.Placeholder(resource)
 	if o == nil {
-		lw.cfg.Plan.SetUnnamed()
+		c.Plan.SetUnnamed()
 	}
 	return o
+}
+
+// readPage requests a page of a list; the server may send the whole list.
+func (c *Config) readPage(ctx context.Context, path string, opts metav1.ListOptions) (*internalversion.List, error) {
+	accept := client.AcceptObjects
+	if c.Target.Format.MetadataOnly {
+		accept = client.AcceptMetadataList
+	}
+	resp, err := c.Client.Get(ctx, path, c.Target.Query(opts), accept, client.IdleTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	l := wire.NewListing(c.Target.Format, c.Target.Resource(), wire.NewStream(resp.Body, c.Health.Heard), c.leftOut)
+	l.Known = c.Sink.Known
+	return l.Read()
 }
 
 // retry calls try until it succeeds or fails for good.

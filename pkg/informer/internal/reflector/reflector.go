@@ -63,8 +63,8 @@ func (r *Reflector) resolve(ctx context.Context) bool {
 	pause, absent := backoff.Series{Policy: r.cfg.Backoff}, absence{cfg: r.cfg, inquiry: r.inquiry}
 	for ctx.Err() == nil {
 		found, err := r.cfg.Client.Discover(ctx, r.cfg.Target.GVR)
-		if err == nil && r.cfg.Target.Namespace != "" && !found.Namespaced {
-			err = errors.New("the resource has no namespaces: leave namespaces out")
+		if err == nil && !found.Namespaced {
+			err = r.cfg.Target.misplaced()
 		}
 		if err == nil {
 			r.cfg.Health.reached()

@@ -1,6 +1,7 @@
 package reflector
 
 import (
+	"errors"
 	"net/url"
 	"strconv"
 	"sync/atomic"
@@ -16,9 +17,11 @@ import (
 // Target is the watched resource in terms of the API server. Its methods are safe for concurrent
 // use.
 type Target struct {
-	GVR           schema.GroupVersionResource
-	Cluster       string // the name of the cluster
-	Namespace     string // empty: all, or the resource has no namespaces
+	GVR       schema.GroupVersionResource
+	Cluster   string // the name of the cluster
+	Namespace string // empty: all, or the resource has no namespaces
+	// InSelected: only the objects in some namespaces are kept, see Format.Within.
+	InSelected    bool
 	LabelSelector string
 	FieldSelector string
 	// Format is the format of the kept objects, Metadata the format of requests that need only
@@ -43,6 +46,17 @@ func (t *Target) SetKind(kind string) {
 func (t *Target) discovered(found client.Found) {
 	t.SetKind(found.Kind)
 	t.namespaced.Store(found.Namespaced)
+}
+
+// misplaced returns the error of a resource without namespaces, if some were configured.
+func (t *Target) misplaced() error {
+	switch {
+	case t.Namespace != "":
+		return errors.New("the resource has no namespaces: leave namespaces out")
+	case t.InSelected:
+		return errors.New("the resource has no namespaces: leave namespaceSelector out")
+	}
+	return nil
 }
 
 // LearnKind takes the kind from an object that has the Resource, before discovery has answered. It

@@ -18,6 +18,7 @@ const (
 	idObject
 	idAPIVersion
 	idKind
+	idNamespace
 	idCut
 )
 
@@ -92,16 +93,20 @@ type Decoder struct {
 	// rename: the received kind is that of the representation (PartialObjectMetadata), and is
 	// replaced by the real one.
 	rename bool
+	within func(namespace string) bool // nil: objects in all namespaces are kept
 	cuts   []rawjson.Span
 	pieces []string
 }
 
 // NewDecoder returns a decoder for objects that are the value of the keys below in a text.
 func NewDecoder(format *Format, resource *event.Resource, below ...string) *Decoder {
-	d := &Decoder{resource: resource, finder: rawjson.NewFinder(), rename: format.MetadataOnly}
+	d := &Decoder{resource: resource, finder: rawjson.NewFinder(), rename: format.MetadataOnly, within: format.Within}
 	at := func(keys ...string) []string { return append(below[:len(below):len(below)], keys...) }
 	d.finder.Find(idAPIVersion, at("apiVersion")...)
 	d.finder.Find(idKind, at("kind")...)
+	if format.Within != nil {
+		d.finder.Find(idNamespace, at("metadata", "namespace")...)
+	}
 	if format.Annotations != nil {
 		d.finder.SkipOthers(idCut, format.Annotations, at("metadata", "annotations")...)
 	}
@@ -127,6 +132,29 @@ func (d *Decoder) Keep(text string) (*event.Object, error) {
 		return nil, err
 	}
 	return d.object(text, 0, end, spans)
+}
+
+// outside reports whether the namespace of an object is not kept. spans are the parts that the
+// finder found in the object.
+func (d *Decoder) outside(src string, spans []rawjson.Span) bool {
+	if d.within == nil {
+		return false
+	}
+	for i := range spans {
+		if spans[i].ID == idNamespace {
+			return !d.within(rawjson.Value(src[spans[i].Start:spans[i].End]).Str())
+		}
+	}
+	return !d.within("")
+}
+
+// leaves reports whether an error concerns an object in a namespace that is not kept.
+func (d *Decoder) leaves(err error) bool {
+	if d.within == nil || err == nil {
+		return false
+	}
+	var bad *ObjectError
+	return errors.Is(err, errOutside) || errors.As(err, &bad) && bad.Key.Name != "" && !d.within(bad.Key.Namespace)
 }
 
 // object makes an object of src[start:end]; spans are the parts that the finder found in it. The

@@ -28,9 +28,19 @@ func NewFrames(format *Format, resource *event.Resource, in *Stream) *Frames {
 	return f
 }
 
-// Next returns the next event. An *[ObjectError] concerns that event alone, and has the event's
-// type if it is readable; any other error ends the stream. io.EOF is the regular end.
+// Next returns the next event of an object that is kept. An *[ObjectError] concerns that event
+// alone, and has the event's type if it is readable; any other error ends the stream. io.EOF is the
+// regular end.
 func (f *Frames) Next() (watch.Event, error) {
+	for {
+		e, err := f.next()
+		if !f.objects.leaves(err) {
+			return e, err
+		}
+	}
+}
+
+func (f *Frames) next() (watch.Event, error) {
 	if _, err := f.in.peek(); err != nil {
 		return watch.Event{}, err
 	}
@@ -82,6 +92,9 @@ func (f *Frames) decode(text string) (e watch.Event, n int, err error) {
 	}
 	switch e.Type {
 	case watch.Added, watch.Modified, watch.Deleted:
+		if f.objects.outside(text, spans) {
+			return e, end, errOutside
+		}
 		o, err := f.objects.object(text, object.Start, object.End, spans)
 		if err == nil && o.ResourceVersion() == "" {
 			err = errNoVersion
@@ -100,7 +113,9 @@ func (f *Frames) decode(text string) (e watch.Event, n int, err error) {
 
 var (
 	errNoVersion = errors.New("metadata.resourceVersion is missing")
-	errNoEvent   = fmt.Errorf("%w event: type or object is missing or unknown", ErrNotWatch)
+	// errOutside says that the namespace of an object is not kept.
+	errOutside = errors.New("in another namespace")
+	errNoEvent = fmt.Errorf("%w event: type or object is missing or unknown", ErrNotWatch)
 	// ErrNotWatch says that a response is not a stream of watch events.
 	ErrNotWatch = errors.New("the API server sent something that is not a watch")
 )
@@ -164,4 +179,6 @@ type Format struct {
 	Drop [][]string
 	// Annotations are the only annotations that are kept; nil: all are.
 	Annotations []string
+	// Within reports whether the objects in a namespace are kept; nil: all are.
+	Within func(namespace string) bool
 }

@@ -152,6 +152,10 @@ func (l *Listing) item() error {
 			return nil
 		}
 	}
+	if l.objects.outside(text, spans) {
+		l.in.advance(end)
+		return nil
+	}
 	o, err := l.objects.object(text, 0, end, spans)
 	if err != nil {
 		l.leaveOut(Identify(text[:end], err))
@@ -166,6 +170,9 @@ func (l *Listing) item() error {
 }
 
 func (l *Listing) leaveOut(e *ObjectError) {
+	if l.objects.leaves(e) {
+		return
+	}
 	if o := l.bad(e); o != nil {
 		l.list.Items = append(l.list.Items, o)
 	}
