@@ -131,6 +131,8 @@ func TestMistakes(t *testing.T) {
 		{"enumeration", config + "image: {pullPolicy: sometimes}", "/image/pullPolicy"},
 		{"section missing", "config: {sources: {}, sinks: {}}", "missing property 'routes'"},
 		{"key of the configuration", strings.Replace(config, "resource", "resourse", 1), "/config/sources/p"},
+		{"another port of the API", "access: {enabled: true, tlsSecret: a}\n" + strings.Replace(config, "{", `{listen: {api: ":80"}, `, 1), "leave config.listen.api out"},
+		{"access without a certificate", "access: {enabled: true}\n" + config, "set access.tlsSecret to the name of a Secret"},
 		{"another port", strings.Replace(config, "{", `{listen: {probes: ":80"}, `, 1), "leave config.listen.probes out"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -31,7 +31,8 @@ type values struct {
 	FullnameOverride string `json:"fullnameOverride" default:"\"\"" doc:"Replaces the name of all objects."`
 
 	State      state  `json:"state" doc:"The volume of the checkpoint, backlogs and dead letters."`
-	ProbesPort int    `json:"probesPort" default:"8081" min:"1" doc:"Port of /healthz, /readyz and /metrics."`
+	Access     access `json:"access" doc:"The API for users of the cluster, by their rights, see docs/OPERATIONS.md, Access to the API. Otherwise it is for router -in and kubectl exec alone."`
+	ProbesPort int    `json:"probesPort" default:"8081" min:"1" doc:"Port of /healthz, /readyz and, without access, /metrics."`
 	Drain      int    `json:"drainTimeoutSeconds" default:"20" min:"0" doc:"How long the router delivers its backlog when it stops. The grace period of the pod is 15 seconds longer."`
 	Policy     list   `json:"policyArgs" default:"[]" doc:"Flags about the programs and files that the configuration may use, as [-plugin-dir=/plugins/alerts]: see router run -h. helm test has them too."`
 	Args       list   `json:"extraArgs" default:"[]" doc:"Other flags of router run, as [-log-level=debug]."`
@@ -79,6 +80,13 @@ type state struct {
 	StorageClass string `json:"storageClassName" default:"\"\"" doc:"StorageClass of the volume. Empty: the default of the cluster."`
 }
 
+type access struct {
+	Enabled   bool   `json:"enabled" default:"false" doc:"Sets listen.api, listen.access and listen.tls of config, and adds the API to the Service. With existingConfigMap, set them there. /metrics is then at the port of the API, and needs the right to get it. The ClusterRole has the rights for it."`
+	TLSSecret string `json:"tlsSecret" default:"\"\"" doc:"Name of a Secret with tls.crt and tls.key, as cert-manager makes it, for NAME.NAMESPACE.svc. It is mounted at /tls, and read again when it changes."`
+	ClientCA  string `json:"clientCA" default:"\"\"" doc:"Key in the Secret with the authorities of client certificates, as client-ca.crt. They can be any user. Empty: tokens only."`
+	Port      int    `json:"port" default:"8484" min:"1" doc:"Port of the API."`
+}
+
 type file struct {
 	Name   string `json:"name" required:"true" doc:"Name of the folder below /secrets."`
 	Secret string `json:"secret" required:"true" doc:"Name of the Secret."`
@@ -103,7 +111,7 @@ type rbac struct {
 
 type networkPolicy struct {
 	Enabled bool `json:"enabled" default:"false" doc:"Create it."`
-	From    list `json:"from" default:"[]" doc:"Peers that may reach the port of the probes and metrics, as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]. Empty: none; the kubelet still reaches it."`
+	From    list `json:"from" default:"[]" doc:"Peers that may reach the port of the probes and metrics, and with access that of the API, as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]. Empty: none; the kubelet still reaches it."`
 	Egress  list `json:"egress" default:"[]" doc:"Rules about outgoing connections. They must permit the API server, DNS and the sinks. Empty: all are permitted."`
 }
 
@@ -116,6 +124,7 @@ type serviceMonitor struct {
 	Enabled  bool   `json:"enabled" default:"false" doc:"Create it."`
 	Interval string `json:"interval" default:"30s" doc:"How often Prometheus scrapes."`
 	Labels   object `json:"labels" default:"{}" doc:"Labels by which your Prometheus selects it."`
+	TLS      object `json:"tlsConfig" default:"{}" doc:"With access: how Prometheus verifies the API. Empty: by ca.crt in access.tlsSecret, for NAME.NAMESPACE.svc."`
 }
 
 type prometheusRule struct {

@@ -115,7 +115,7 @@ func TestChartRights(t *testing.T) {
 	for file, namespace := range map[string]string{
 		chartGoldens + "/minimal.values.yaml": "chart-release", chartGoldens + "/rbac.values.yaml": "chart-release",
 		chartGoldens + "/monitoring.values.yaml": "chart-release", chartGoldens + "/hardened.values.yaml": "chart-release",
-		"../../deploy/manifests/values.yaml": "deltarouter",
+		chartGoldens + "/access.values.yaml": "chart-release", "../../deploy/manifests/values.yaml": "deltarouter",
 	} {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			values := map[string]any{}

@@ -43,17 +43,29 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- /* The configuration with what the chart knows, as YAML. */ -}}
 {{- define "deltarouter.config" -}}
 {{- $listen := dict "probes" (printf ":%d" (int .Values.probesPort)) "api" "127.0.0.1:8484" -}}
+{{- if .Values.access.enabled -}}
+{{- $tls := dict "cert" (dict "file" "/tls/tls.crt") "key" (dict "file" "/tls/tls.key") -}}
+{{- with .Values.access.clientCA -}}
+{{- $_ := set $tls "clientCA" (dict "file" (printf "/tls/%s" .)) -}}
+{{- end -}}
+{{- $listen = merge (dict "api" (printf ":%d" (int .Values.access.port)) "access" "kubernetes" "tls" $tls) $listen -}}
+{{- end -}}
 {{- $known := dict "version" 1 "state" (dict "dir" "/var/lib/deltarouter") "listen" $listen -}}
 {{- $config := merge (deepCopy .Values.config) $known -}}
 {{- if not (hasSuffix (printf ":%d" (int .Values.probesPort)) (toString $config.listen.probes)) -}}
 {{- fail (printf "config.listen.probes is %q, but probesPort is %d: leave config.listen.probes out" $config.listen.probes (int .Values.probesPort)) -}}
+{{- end -}}
+{{- if and .Values.access.enabled (ne (toString $config.listen.api) (printf ":%d" (int .Values.access.port))) -}}
+{{- fail (printf "config.listen.api is %q, but access.port is %d: leave config.listen.api out" $config.listen.api (int .Values.access.port)) -}}
 {{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
 
 {{- /* The port of listen.api; empty: it is a socket, or the chart does not know it. */ -}}
 {{- define "deltarouter.apiPort" -}}
-{{- if not .Values.existingConfigMap -}}
+{{- if .Values.access.enabled -}}
+{{- .Values.access.port -}}
+{{- else if not .Values.existingConfigMap -}}
 {{- $api := toString (include "deltarouter.config" . | fromYaml).listen.api -}}
 {{- if not (hasPrefix "unix:" $api) -}}
 {{- regexFind "[0-9]+$" $api -}}
@@ -79,6 +91,9 @@ envFrom:
 
 {{- define "deltarouter.mounts" -}}
 - {name: config, mountPath: /etc/deltarouter, readOnly: true}
+{{- if .Values.access.enabled }}
+- {name: tls, mountPath: /tls, readOnly: true}
+{{- end }}
 {{- range .Values.secretFiles }}
 - {name: {{ printf "secret-%s" .name }}, mountPath: {{ printf "/secrets/%s" .name }}, readOnly: true}
 {{- end }}
@@ -93,6 +108,10 @@ envFrom:
 {{- define "deltarouter.volumes" -}}
 - name: config
   configMap: {name: {{ include "deltarouter.configMapName" . }}}
+{{- if .Values.access.enabled }}
+- name: tls
+  secret: {secretName: {{ required "set access.tlsSecret to the name of a Secret with tls.crt and tls.key" .Values.access.tlsSecret }}, defaultMode: 0440}
+{{- end }}
 {{- range .Values.secretFiles }}
 - name: {{ printf "secret-%s" .name }}
   secret: {secretName: {{ .secret }}, defaultMode: 0440}
