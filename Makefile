@@ -118,6 +118,7 @@ tidy-check:
 
 generate: ## regenerate all generated files
 	go run ./cmd/router schema config > docs/config.schema.json
+	go run ./cmd/router schema include > docs/include.schema.json
 	go run ./cmd/router schema reference > docs/CONFIG.md
 	go run ./cmd/router crds > deploy/crds/crds.yaml
 	go test -count=1 -run 'TestGuarantees|TestArchitectureTables' ./test/arch -update

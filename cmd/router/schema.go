@@ -26,6 +26,11 @@ func schemaCommand() cli.Command {
 				Setup:   func(*cli.Flags) cli.Run { return printReference(reference.Schema) },
 			},
 			{
+				Name:    "include",
+				Summary: "Print the JSON Schema of an included file, for editors",
+				Setup:   func(*cli.Flags) cli.Run { return printReference(reference.IncludeSchema) },
+			},
+			{
 				Name:    "reference",
 				Summary: "Print docs/CONFIG.md: each key of the configuration, in Markdown",
 				Setup:   func(*cli.Flags) cli.Run { return printReference(reference.Reference) },

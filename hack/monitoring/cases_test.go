@@ -29,6 +29,13 @@ var alertCases = map[string]alertCase{
 		description: "The router rejected the configuration on disk and continues with the previous one. A restart would fail.",
 		quiet:       series{`deltarouter_config_last_reload_successful`: "1+0x60"},
 	},
+	"DeltarouterIncludeRejected": {
+		fires: series{`deltarouter_include_rejected_files{include="payments"}`: "2+0x30"}, early: "0m", at: "2m",
+		labels:      map[string]string{"include": "payments"},
+		summary:     "Files of include payments have mistakes.",
+		description: "2 files of include payments have mistakes. Their routes are disabled, or continue as they were until the router restarts.",
+		quiet:       series{`deltarouter_include_rejected_files{include="payments"}`: "0+0x60"},
+	},
 	"DeltarouterSourceNotSynced": {
 		fires: series{`deltarouter_source_synced{source="pods"}`: "0+0x30"}, early: "9m", at: "11m",
 		labels:      map[string]string{"source": "pods"},

@@ -76,6 +76,9 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 	known.Learn(cfg, true)
 	p, problems := compile.NewPlan(ctx, cfg, problems, components, known, true)
 	found.Problems = problems
+	if p != nil {
+		found.Problems = append(found.Problems, p.Mistakes()...)
+	}
 	if known.Failed != nil {
 		fail("cluster", "the schemas of the cluster cannot be read: %v", known.Failed)
 	}

@@ -2,6 +2,8 @@ package checkpoint
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
@@ -15,6 +17,7 @@ const KeepBacklogs = 24 * time.Hour
 type Configured struct {
 	Watches  []string // ids
 	Routes   []string // names
+	Prefixes []string // of further names of routes
 	Handlers []string // names
 }
 
@@ -28,15 +31,27 @@ func (db *DB) Forget(keep Configured, now time.Time) error {
 		if err := tx.forgetWatches(watches); err != nil {
 			return err
 		}
-		if err := tx.forgetLater(routesBucket, nameSet(keep.Routes), now); err != nil {
+		if err := tx.forgetLater(routesBucket, keep.keepsRoute(), now); err != nil {
 			return err
 		}
-		return tx.forgetLater(memoriesBucket, nameSet(keep.Handlers), now)
+		return tx.forgetLater(memoriesBucket, in(nameSet(keep.Handlers)), now)
 	})
 	if err != nil {
 		return fmt.Errorf("removing the state of removed routes, sources and handlers: %w", err)
 	}
 	return nil
+}
+
+// keepsRoute reports for the name of a bucket whether its route is configured.
+func (c *Configured) keepsRoute() func(name string) bool {
+	named := nameSet(c.Routes)
+	return func(name string) bool {
+		return named[name] || slices.ContainsFunc(c.Prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	}
+}
+
+func in(set map[string]bool) func(name string) bool {
+	return func(name string) bool { return set[name] }
 }
 
 func nameSet(names []string) map[string]bool {
@@ -74,7 +89,7 @@ func (tx *writing) forgetWatches(keep map[string]bool) error {
 
 // A removed route or handler has a record "state": the time of its removal, in nanoseconds of Unix
 // time.
-func (tx *writing) forgetLater(bucket string, keep map[string]bool, now time.Time) error {
+func (tx *writing) forgetLater(bucket string, keep func(name string) bool, now time.Time) error {
 	top := tx.top(bucket)
 	for _, name := range top.names() {
 		s, err := tx.make(bucket, name)
@@ -84,7 +99,7 @@ func (tx *writing) forgetLater(bucket string, keep map[string]bool, now time.Tim
 		gone, err := goneSince(tx.codec, s)
 		switch {
 		case err != nil:
-		case keep[name]:
+		case keep(name):
 			err = tx.remove(s, []byte(stateKey))
 		case gone.IsZero():
 			var f fields

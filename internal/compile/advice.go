@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deltarouter/deltarouter/internal/config/files"
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/expr/explain"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -45,18 +46,38 @@ func (c *compiler) warnf(p config.Problem) {
 	c.warnings = append(c.warnings, p)
 }
 
-// adviseAll warns of routes that do nothing and of unused parts. The plan must not have problems.
-func (c *compiler) adviseAll(ctx context.Context, p *Plan) {
-	for i := range p.Routes {
-		c.adviseOps(&p.Routes[i], p)
-		c.adviseFilter(ctx, p.Routes[i].Route)
-		c.adviseWhen(&p.Routes[i])
+// adviseRoutes warns of routes that do nothing, and of unused defines. None of the routes, which
+// are those of the compiler, has problems.
+func (c *compiler) adviseRoutes(ctx context.Context, routes []Route) {
+	for i := range routes {
+		if routes[i].Config != c.cfg {
+			continue
+		}
+		c.adviseOps(&routes[i], c.plan)
+		c.adviseFilter(ctx, routes[i].Route)
+		c.adviseWhen(&routes[i])
 	}
-	c.adviseSources(p)
-	c.adviseComponents()
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Define)) {
 		if e := c.cfg.Define[name]; !c.used.defines[name] {
 			c.warnf(e.Problem(1, 0, "no expression uses it: remove it"))
+		}
+	}
+}
+
+// adviseRest warns of unused parts. The plan must not have problems.
+func (c *compiler) adviseRest(p *Plan) {
+	c.adviseSources(p)
+	c.adviseComponents()
+	c.adviseIncludes()
+}
+
+// adviseIncludes warns of paths of includes without a file.
+func (c *compiler) adviseIncludes() {
+	for _, i := range c.cfg.Include {
+		for k, item := range i.Node.At("files").Items() {
+			if names, err := files.Match(i.Files[k]); err == nil && len(names) == 0 {
+				c.warnf(item.Problemf("no file matches it now: routes are added when there is one"))
+			}
 		}
 	}
 }
@@ -196,8 +217,18 @@ func (c *compiler) never(ctx context.Context, e *config.Expr, source string, ops
 // adviseSources warns of unused sources and indexes.
 func (c *compiler) adviseSources(p *Plan) {
 	from := make(map[string]bool)
-	for _, r := range c.cfg.Routes {
+	for _, r := range p.Routes {
 		for _, name := range r.From {
+			from[name] = true
+		}
+	}
+	for _, f := range c.cfg.Fragments {
+		for _, name := range f.Scope.Sources {
+			from[name] = true
+		}
+	}
+	for _, i := range c.cfg.Include {
+		for _, name := range i.Sources {
 			from[name] = true
 		}
 	}
@@ -231,7 +262,15 @@ func (c *compiler) adviseSources(p *Plan) {
 // adviseComponents warns of handlers and sinks without a route.
 func (c *compiler) adviseComponents() {
 	handlers, sinks := make(map[string]bool), make(map[string]bool)
-	for _, r := range c.cfg.Routes {
+	for _, i := range c.cfg.Include {
+		for _, name := range i.Handlers {
+			handlers[name] = true
+		}
+		for _, name := range i.Sinks {
+			sinks[name] = true
+		}
+	}
+	for _, r := range c.plan.Routes {
 		handlers[r.Handler] = true
 		for _, t := range r.To {
 			sinks[t.Sink] = true

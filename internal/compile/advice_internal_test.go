@@ -38,7 +38,7 @@ routes:
 `)
 		path := filepath.Join(t.TempDir(), "config.yaml")
 		must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
-		p, problems := (&Plans{}).Make(t.Context(), path, components, alone)
+		p, problems := (&Plans{}).Make(t.Context(), Input{Path: path}, components, alone)
 		if len(problems) > 0 || len(p.Warnings) != c.warnings {
 			t.Errorf("%+v: %v, and these warnings, want %d:\n%v", c, problems, c.warnings, p.Warnings)
 		}

@@ -11,11 +11,16 @@ import (
 	"github.com/deltarouter/deltarouter/internal/schema"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // compiler compiles the expressions of a configuration and collects their problems.
 type compiler struct {
-	cfg      *config.Config
+	cfg      *config.Config // the main configuration, or that of a fragment
+	main     *config.Config
+	plan     *Plan
+	kinds    []plugins.SinkKind
+	known    *Schemas
 	env      *expr.Env
 	problems config.Problems
 	warnings config.Problems
@@ -99,8 +104,27 @@ func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) 
 		}
 		return program
 	}
-	c.problems = append(c.problems, ProblemsOf(c.cfg, e, sources, err)...)
+	c.problems = append(c.problems, c.explain(e, usage, sources, err)...)
 	return nil
+}
+
+// explain locates the errors of an expression. If a fragment looks up a source that it may not use,
+// that is the problem.
+func (c *compiler) explain(e *config.Expr, usage expr.Usage, sources []string, err error) config.Problems {
+	if c.cfg != c.main {
+		cfg := *c.cfg
+		cfg.Sources = c.main.Sources
+		if wide, wideErr := expr.NewEnv(Environment(&cfg, c.plan.Types, c.plan.Owners)); wideErr == nil {
+			if program, wideErr := wide.Compile(e.Text, usage, sources...); wideErr == nil {
+				for _, source := range program.Sources() {
+					if message, ok := c.cfg.NotGranted(source); ok {
+						return config.Problems{e.Problem(1, 0, message)}
+					}
+				}
+			}
+		}
+	}
+	return ProblemsOf(c.cfg, e, sources, err)
 }
 
 // warn adds warnings about expressions that may be mistaken or expensive. An expression that is too

@@ -62,12 +62,16 @@ func (c *compiler) condition(f *config.Filter, usage expr.Usage, from []string) 
 }
 
 // ConditionVersion identifies a condition by its texts: equal versions hold for the same objects.
-func (p *Plan) ConditionVersion(route *Route) string {
+func (route *Route) ConditionVersion() string {
 	var texts []string
 	for _, source := range route.From {
 		texts = append(texts, source, route.When.For(source).Text)
 	}
-	text, err := json.Marshal([]any{texts, p.Defines()})
+	parts := []any{texts, route.Defines()}
+	if scope := route.Scope(); scope != nil {
+		parts = append(parts, scope.Namespaces)
+	}
+	text, err := json.Marshal(parts)
 	if err != nil {
 		return "" // strings can always be marshalled
 	}
@@ -85,7 +89,7 @@ func (c *compiler) requeue(r *config.Route) map[string]*expr.Program {
 		}
 		program, err := c.env.CompileObjects(e.Text, source, r.From...)
 		if err != nil {
-			c.problems = append(c.problems, ProblemsOf(c.cfg, &e, []string{source}, err)...)
+			c.problems = append(c.problems, c.explain(&e, expr.Objects, []string{source}, err)...)
 			continue
 		}
 		c.checkLookups(&e, program)

@@ -83,11 +83,11 @@ func SourcesOf(grants []plugins.LookupGrant) []string {
 // Secrets (Route.SecretSources) have hashed keys, handlers whose values stay in memory, and dead
 // letters without a reason, see pipeline.Route.
 
-// SeeSecrets returns the handlers of the routes that see Secrets.
+// SeeSecrets returns the instances of handlers of the routes that see Secrets.
 func (p *Plan) SeeSecrets() (handlers []string) {
 	for i := range p.Routes {
 		if r := &p.Routes[i]; r.Handler != "" && len(r.SecretSources) > 0 {
-			handlers = append(handlers, r.Handler)
+			handlers = append(handlers, r.Instance)
 		}
 	}
 	return handlers
@@ -104,7 +104,7 @@ func (c *compiler) secretsOf(r *Route) (sources []string) {
 		}
 	}
 	for _, source := range r.Lookups() {
-		if s := c.cfg.Sources[source]; s != nil && s.Secrets && !slices.Contains(r.From, source) {
+		if s := c.main.Sources[source]; s != nil && s.Secrets && !slices.Contains(r.From, source) {
 			sources = append(sources, source)
 		}
 	}

@@ -28,6 +28,10 @@ type Plan struct {
 	// expensive expressions, and with advise all other warnings about expressions. Optional are
 	// warnings about fields that may be absent.
 	Warnings, Optional config.Problems
+	// Rejected are the fragments with mistakes. Accepted has the last text without a mistake of each
+	// fragment, by its key.
+	Rejected []Rejected
+	Accepted map[string][]byte
 }
 
 // Source has the watches and indexes of a source.
@@ -39,6 +43,11 @@ type Source struct {
 // Route is a configured route with its programs. A program is nil if the route does not declare it.
 type Route struct {
 	*config.Route
+
+	Config *config.Config // it has the defines of the route: of its fragment, or the whole
+	// Instance is the name of the instance of the handler: the handler, or that of the scope. Empty:
+	// the route has no handler.
+	Instance string
 
 	// KeyProgram is the key of the route or of its groups.
 	FilterProgram, WhenProgram, EmitProgram, KeyProgram *expr.Program
@@ -64,7 +73,8 @@ func (r *Route) Lookups() []string {
 }
 
 // NewPlan makes the plan of a configuration with the given problems. With advise it also looks for
-// likely mistakes, which doubles the time.
+// likely mistakes, which doubles the time. Mistakes of fragments are in Plan.Rejected, unless their
+// scope is strict.
 func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, components Components, known *Schemas, advise bool) (*Plan, config.Problems) {
 	problems = slices.Concat(problems,
 		checkComponents("handler", cfg.Handlers, components.Handlers), checkComponents("sink", cfg.Sinks, components.Sinks),
@@ -74,7 +84,7 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 		p.Grants, problems = grants(cfg, components.Handlers)
 		problems = append(problems, checkPrograms(cfg, components.Handlers)...)
 	}
-	c := compiler{cfg: cfg, advise: advise, used: newUse()}
+	c := compiler{cfg: cfg, main: cfg, advise: advise, used: newUse(), plan: p, kinds: components.Sinks, known: known}
 	types, unknown, warnings := known.Types(cfg, advise)
 	problems = append(problems, unknown...)
 	p.Types, p.Warnings, p.Owners = types, warnings, known.Owners(cfg)
@@ -91,22 +101,12 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
 		p.Sources[name] = c.source(name, cfg.Sources[name], known.Set)
 	}
-	for _, r := range cfg.Routes {
-		route := c.route(r)
-		route.HandlerGrants = p.Grants[r.Handler]
-		if cfg.State.Dir != "" {
-			route.SecretSources = c.secretsOf(&route)
-		}
-		p.Routes = append(p.Routes, route)
-	}
-	if len(c.problems) == 0 { // a kind may not understand an invalid configuration
-		for i := range p.Routes {
-			c.outlines(&p.Routes[i], known.Set, components.Sinks)
-		}
-	}
-	c.checkSecretChains(p)
-	if advise && len(c.problems) == 0 {
-		c.adviseAll(ctx, p)
+	p.Routes = c.routes(slices.DeleteFunc(slices.Clone(cfg.Routes), func(r *config.Route) bool { return r.Fragment != nil }))
+	sound := len(c.problems) == 0
+	c.fragments(ctx)
+	if advise && sound {
+		c.adviseRoutes(ctx, p.Routes)
+		c.adviseRest(p)
 		c.warnings = slices.Concat(c.warnings, warnAll(cfg.Handlers, components.Handlers), warnAll(cfg.Sinks, components.Sinks), warnTraces(cfg.Traces))
 		c.adviseSecrets(p, func(handler string) bool { return keeps(cfg.Handlers[handler], components.Handlers) })
 	}
@@ -118,10 +118,34 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 	return p, c.problems.Sorted()
 }
 
-// Defines returns all defines as one text.
-func (p *Plan) Defines() string {
-	text, err := json.Marshal(p.Config.Define)
-	if err != nil || len(p.Config.Define) == 0 {
+// routes compiles routes of one configuration. Their problems are those of the compiler.
+func (c *compiler) routes(configured []*config.Route) (routes []Route) {
+	for _, r := range configured {
+		route := c.route(r)
+		route.Config, route.HandlerGrants, route.Instance = c.cfg, c.plan.Grants[r.Handler], r.Scope().Qualified(r.Handler)
+		if c.main.State.Dir != "" {
+			route.SecretSources = c.secretsOf(&route)
+		}
+		routes = append(routes, route)
+	}
+	if len(c.problems) == 0 { // a kind may not understand an invalid configuration
+		for i := range routes {
+			c.outlines(&routes[i], c.known.Set, c.kinds)
+		}
+	}
+	c.checkSecretChains(routes)
+	return routes
+}
+
+// Defines returns all defines of the configuration itself as one text.
+func (p *Plan) Defines() string { return definesOf(p.Config) }
+
+// Defines returns all defines that the route may use as one text.
+func (r *Route) Defines() string { return definesOf(r.Config) }
+
+func definesOf(cfg *config.Config) string {
+	text, err := json.Marshal(cfg.Define)
+	if err != nil || len(cfg.Define) == 0 {
 		return ""
 	}
 	return string(text)

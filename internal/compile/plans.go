@@ -29,18 +29,31 @@ type Plans struct {
 // keptPlans is the capacity of the cache.
 const keptPlans = 8
 
+// Input names a configuration.
+type Input struct {
+	Path string
+	// Fragments are further fragments, beside the included files.
+	Fragments []*config.Fragment
+	// Former has the texts of fragments that were accepted before, by their keys: one of them is
+	// used if the fragment has mistakes now.
+	Former map[string][]byte
+	// Tolerant leaves out fragments with mistakes, see Plan.Rejected. Otherwise their problems are
+	// those of the configuration.
+	Tolerant bool
+}
+
 // Plan returns the cached plan of unchanged files, or calls Make.
-func (k *Plans) Plan(ctx context.Context, path string, components Components, client clientOf) (*Plan, config.Problems) {
+func (k *Plans) Plan(ctx context.Context, in Input, components Components, client clientOf) (*Plan, config.Problems) {
 	if k == nil {
-		return k.Make(ctx, path, components, client)
+		return k.Make(ctx, in, components, client)
 	}
-	all, err := files.Read(path)
+	all, err := files.Read(in.Path)
 	text := fmt.Sprintf("%q", all)
 	if p := k.made[text]; p != nil && err == nil {
 		return p, nil
 	}
-	p, problems := k.Make(ctx, path, components, client)
-	if len(problems) == 0 && err == nil {
+	p, problems := k.Make(ctx, in, components, client)
+	if len(problems) == 0 && err == nil && len(p.Config.Include) == 0 && len(in.Fragments) == 0 {
 		if k.made == nil || len(k.made) == keptPlans {
 			k.made = make(map[string]*Plan)
 		}
@@ -76,10 +89,13 @@ func (k *Plans) environment(cfg expr.EnvConfig) (env *expr.Env, err error) {
 // Make checks and compiles a configuration file for the cluster of client, which may be nil.
 // Answers of the cluster are used if the built-in schemas do not know a resource or find a mistake:
 // the cluster may be newer.
-func (k *Plans) Make(ctx context.Context, path string, components Components, client clientOf) (*Plan, config.Problems) {
-	cfg, problems := config.Load(path, components.Policy)
+func (k *Plans) Make(ctx context.Context, in Input, components Components, client clientOf) (*Plan, config.Problems) {
+	cfg, problems := config.Load(in.Path, components.Policy, in.Fragments...)
 	if cfg == nil {
 		return nil, problems
+	}
+	for _, f := range cfg.Fragments {
+		f.Former = in.Former[f.Key()]
 	}
 	var ask func(group, version string) ([]byte, error)
 	if c, err := client(cfg.Cluster); err == nil { // opening reports the error
@@ -89,7 +105,7 @@ func (k *Plans) Make(ctx context.Context, path string, components Components, cl
 	}
 	known, err := k.schemas(ask)
 	if err != nil {
-		return nil, append(problems, config.Problem{File: files.Name(path), Message: err.Error()})
+		return nil, append(problems, config.Problem{File: files.Name(in.Path), Message: err.Error()})
 	}
 	known.Learn(cfg, false)
 	p, found := NewPlan(ctx, cfg, problems, components, known, false)
@@ -97,17 +113,21 @@ func (k *Plans) Make(ctx context.Context, path string, components Components, cl
 		known.Learn(cfg, true)
 		p, found = NewPlan(ctx, cfg, problems, components, known, false)
 	}
-	if p != nil {
-		p.Warnings = NotSilenced(p.Warnings, cfg)
+	if p == nil {
+		return nil, found
+	}
+	p.Warnings = NotSilenced(p.Warnings, cfg)
+	if !in.Tolerant {
+		found = append(found, p.Mistakes()...)
 	}
 	return p, found
 }
 
 // checkSecretChains refuses routes that would make a downstream route write data of Secrets to
 // disk. Only a compiled plan shows which routes see Secrets.
-func (c *compiler) checkSecretChains(p *Plan) {
-	for i := range p.Routes {
-		r := &p.Routes[i]
+func (c *compiler) checkSecretChains(routes []Route) {
+	for i := range routes {
+		r := &routes[i]
 		for k := range r.To {
 			target := &r.To[k]
 			if target.Route == "" {

@@ -234,12 +234,15 @@ func (s *Schemas) Owners(cfg *config.Config) map[string]expr.Owner {
 	return owners
 }
 
-// Environment returns the sources, indexes and types for the compilation of expressions.
+// Environment returns the sources, indexes and types for the compilation of the expressions of a
+// configuration, or of a fragment. types and owners may have further sources.
 func Environment(cfg *config.Config, types map[string]*schema.Type, owners map[string]expr.Owner) expr.EnvConfig {
 	env := expr.EnvConfig{
-		Cluster: cfg.Cluster.Name, Define: make(map[string]string), Sources: make(map[string][]string), Types: types,
-		Owners: owners, ManagedFields: make(map[string]bool),
+		Cluster: cfg.Cluster.Name, Define: make(map[string]string), Sources: make(map[string][]string), Types: maps.Clone(types),
+		Owners: maps.Clone(owners), ManagedFields: make(map[string]bool),
 	}
+	maps.DeleteFunc(env.Types, func(source string, _ *schema.Type) bool { return cfg.Sources[source] == nil })
+	maps.DeleteFunc(env.Owners, func(source string, _ expr.Owner) bool { return cfg.Sources[source] == nil })
 	for name, e := range cfg.Define {
 		env.Define[name] = e.Text
 	}

@@ -93,6 +93,10 @@ func (e *RouteExplanation) upstream(name string, by *explained) {
 // makes determines the events that a route makes of an explained delta, if that is possible without
 // running it.
 func (o *offline) makes(ctx context.Context, route *config.Route, d *event.Delta, e RouteExplanation, found *explained) error {
+	o, err := o.within(route.Fragment)
+	if err != nil {
+		return err
+	}
 	unknown := func(reason string) { found.unknown, found.result = reason, Unknown }
 	switch {
 	case e.Verdict == MatchesNot || e.Verdict == HoldsNot && route.When == nil:

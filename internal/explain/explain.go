@@ -59,7 +59,8 @@ type RouteExplanation struct {
 
 // Test is a condition of a route. All of them must be true.
 type Test struct {
-	// from, upstream, namespaces, namespaceSelector, labelSelector, fieldSelector, on, filter or when
+	// include, from, upstream, namespaces, namespaceSelector, labelSelector, fieldSelector, on,
+	// filter or when
 	What   string  `json:"what"`
 	Text   string  `json:"text"` // filters and conditions have a Test for each conjunct
 	At     string  `json:"at,omitempty"`
@@ -103,6 +104,16 @@ func Routes(ctx context.Context, in Input) ([]Explanation, error) {
 // route explains one route. If the route has another source, the explanation ends there.
 func (o *offline) route(ctx context.Context, route *config.Route, d *event.Delta) (RouteExplanation, error) {
 	e := RouteExplanation{Route: route.Name, Verdict: Matches}
+	if scope := route.Scope(); scope != nil {
+		e.test("include", "namespaces "+strings.Join(scope.Namespaces, ", "), scope.Sees(d.Object().Home()))
+		if e.Verdict != Matches {
+			return e, nil
+		}
+	}
+	o, err := o.within(route.Fragment)
+	if err != nil {
+		return e, err
+	}
 	if d.Event != nil {
 		e.Event = d.Event.Type + " of " + d.Event.Route
 	} else {

@@ -127,13 +127,22 @@ func (o *offline) look(ctx context.Context, d *event.Delta) expr.Input {
 		return expr.Input{Delta: d}
 	}
 	if o.others == nil || o.others.delta.Source != d.Source {
-		o.others = &others{o: o, ctx: ctx, objects: o.objects, delta: d, catalog: index.NewCatalog(), filled: sets.New[string]()}
+		whole := o
+		if o.whole != nil { // the indexes are those of the configuration
+			whole = o.whole
+		}
+		o.others = &others{o: whole, ctx: ctx, objects: o.objects, delta: d, catalog: index.NewScopedCatalog(o.scope), filled: sets.New[string]()}
 	}
 	return expr.Input{Delta: d, Cache: o.others}
 }
 
 // lookError returns the reason why objects could not be looked up.
 func (o *offline) lookError() error {
+	for _, of := range o.fragments {
+		if err := of.lookError(); err != nil {
+			return err
+		}
+	}
 	if o.others == nil {
 		return nil
 	}

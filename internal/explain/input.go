@@ -50,6 +50,33 @@ type offline struct {
 
 	objects Objects // nil: other objects are not known
 	others  *others // of the delta that is explained
+
+	whole     *offline                      // of a fragment: the configuration; nil: this is it
+	scope     *config.Scope                 // of a fragment
+	fragments map[*config.Fragment]*offline // see within
+}
+
+// within returns the input for the routes of a fragment, with its names, and with look-ups in its
+// scope. A nil fragment means the configuration itself.
+func (o *offline) within(f *config.Fragment) (*offline, error) {
+	if f == nil || o.whole != nil {
+		return o, nil
+	}
+	if known := o.fragments[f]; known != nil {
+		return known, nil
+	}
+	of := *o
+	of.whole, of.scope, of.cfg, of.others = o, f.Scope, f.Config, nil
+	shapes, _, _ := o.known.Types(o.cfg, false)
+	var err error
+	if of.env, err = expr.NewEnv(compile.Environment(f.Config, shapes, o.known.Owners(o.cfg))); err != nil {
+		return nil, compile.ProblemsOf(f.Config, nil, nil, err)
+	}
+	if o.fragments == nil {
+		o.fragments = make(map[*config.Fragment]*offline)
+	}
+	o.fragments[f] = &of
+	return &of, nil
 }
 
 // openOffline reads an input. The error is config.Problems if the configuration has mistakes.
@@ -62,7 +89,11 @@ func openOffline(in Input) (*offline, error) {
 	o.cfg = &config.Config{}
 	if in.Config != "" {
 		var problems config.Problems
-		if o.cfg, problems = config.Load(in.Config, in.Components.Policy); len(problems) > 0 {
+		o.cfg, problems = config.Load(in.Config, in.Components.Policy)
+		for _, f := range o.cfg.All() {
+			problems = append(problems, f.Problems...)
+		}
+		if len(problems) > 0 {
 			return nil, problems
 		}
 	}

@@ -5,6 +5,7 @@ package inspect
 import (
 	"context"
 	"maps"
+	"path"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,7 @@ type Inventory struct {
 	env func() (*expr.Env, error)
 	// routes compiles the filters of routes again, for taps.
 	routes func() (*expr.Env, error)
+	scoped map[string]scoped // the routes of fragments, by name
 	// replaced is closed when a reload replaces the inventory; nil: never.
 	replaced chan struct{}
 }
@@ -72,13 +74,26 @@ func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores m
 		inv.catalog.Add(name, all, indexes[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(handlers)) {
-		shown := api.HandlerStatus{Name: name, Kind: p.Config.Handlers[name].Kind}
+		// an instance of an include is called include/handler
+		shown := api.HandlerStatus{Name: name, Kind: p.Config.Handlers[path.Base(name)].Kind}
 		if pinned, ok := handlers[name].(plugins.Pinned); ok {
 			shown.SHA256 = pinned.Digest()
 		}
 		inv.handlers = append(inv.handlers, shown)
 	}
 	types, owners := p.Types, p.Owners
+	inv.scoped = make(map[string]scoped)
+	for i := range p.Routes {
+		route := &p.Routes[i]
+		if route.Fragment == nil {
+			continue
+		}
+		inv.scoped[route.Name] = scoped{
+			config:  route.Config,
+			env:     func() (*expr.Env, error) { return expr.NewEnv(compile.Environment(route.Config, types, owners)) },
+			catalog: func() *index.Catalog { return inv.scopedCatalog(route.Scope(), indexes) },
+		}
+	}
 	inv.env = sync.OnceValues(func() (*expr.Env, error) {
 		cfg := compile.Environment(inv.config, types, owners)
 		for name := range cfg.Sources {
@@ -88,6 +103,22 @@ func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores m
 	})
 	inv.routes = sync.OnceValues(func() (*expr.Env, error) { return expr.NewEnv(compile.Environment(inv.config, types, owners)) })
 	return inv
+}
+
+// scoped is the part of the inventory that a route of a fragment sees.
+type scoped struct {
+	config  *config.Config
+	env     func() (*expr.Env, error)
+	catalog func() *index.Catalog
+}
+
+// scopedCatalog returns the catalog for the look-ups of a scope.
+func (inv *Inventory) scopedCatalog(scope *config.Scope, indexes map[string]map[string]index.Spec) *index.Catalog {
+	catalog := index.NewScopedCatalog(scope)
+	for name, stores := range inv.stores {
+		catalog.Add(name, stores, indexes[name])
+	}
+	return catalog
 }
 
 // Handlers returns the open handlers in the order of their names.

@@ -19,6 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/index"
 )
 
 const (
@@ -70,7 +71,7 @@ type tap struct {
 
 	// The rest is used by the goroutine of the tap only.
 	inventory  *Inventory
-	explainers map[[2]string]*conjuncts.Explainer // by route and source
+	explainers map[[2]string]explainer // by route and source
 }
 
 // NewTaps makes the taps of a router. At first there is none.
@@ -238,7 +239,7 @@ func (t *tap) prepare(ctx context.Context, inv *Inventory) error {
 	if err := inv.checkSeen(ctx, "watch", t.query.Route); err != nil {
 		return err
 	}
-	t.inventory, t.explainers = inv, make(map[[2]string]*conjuncts.Explainer)
+	t.inventory, t.explainers = inv, make(map[[2]string]explainer)
 	if t.query.Route == "" {
 		return nil
 	}
@@ -324,10 +325,20 @@ func (t *tap) since(route *config.Route, d *event.Delta, tapped *api.Tapped) {
 	}
 }
 
+// explainer explains the filter of a route for a source.
+type explainer struct {
+	conjuncts *conjuncts.Explainer
+	config    *config.Config // with the defines of the route
+	catalog   *index.Catalog // with the objects that it sees
+}
+
 // judge determines the decision of a route about a delta.
 func (t *tap) judge(ctx context.Context, route *config.Route, what offered, tapped *api.Tapped) error {
 	d := what.delta
-	switch {
+	switch scope := route.Scope(); {
+	case !scope.Sees(d.Object().Home()):
+		tapped.Verdict, tapped.Why = explain.MatchesNot, "the include sees only the namespaces "+strings.Join(scope.Namespaces, ", ")
+		return nil
 	case route.When != nil && d.New == nil:
 		tapped.Verdict, tapped.Why = explain.HoldsNot, d.Op.String()
 		return nil
@@ -349,23 +360,28 @@ func (t *tap) judge(ctx context.Context, route *config.Route, what offered, tapp
 // ask evaluates a filter or a condition.
 func (t *tap) ask(ctx context.Context, route *config.Route, filter *config.Expr, usage expr.Usage, d *event.Delta, tapped *api.Tapped) error {
 	key := [2]string{route.Name, d.Source}
-	explainer := t.explainers[key]
-	if explainer == nil {
+	by, known := t.explainers[key]
+	if !known {
 		env, err := t.inventory.routes()
+		by = explainer{config: t.inventory.config, catalog: t.inventory.catalog}
+		if of, ok := t.inventory.scoped[route.Name]; ok {
+			env, err = of.env()
+			by = explainer{config: of.config, catalog: of.catalog()}
+		}
 		if err == nil {
-			explainer, err = conjuncts.New(env, filter.Text, usage, d.Source)
+			by.conjuncts, err = conjuncts.New(env, filter.Text, usage, d.Source)
 		}
 		if err != nil {
 			return fmt.Errorf("route %q: %w", route.Name, err)
 		}
-		t.explainers[key] = explainer
+		t.explainers[key] = by
 	}
-	f, refused := explainer.Refusal(ctx, expr.Input{Delta: d, Cache: t.inventory.catalog})
+	f, refused := by.conjuncts.Refusal(ctx, expr.Input{Delta: d, Cache: by.catalog})
 	if !refused {
 		return nil
 	}
 	at := *filter
-	if define, ok := t.inventory.config.Define[f.Define]; ok {
+	if define, ok := by.config.Define[f.Define]; ok {
 		at = define
 	}
 	p := at.Problem(f.Line, f.Column, "")

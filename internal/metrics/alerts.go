@@ -45,6 +45,11 @@ func sourceAlerts() []Alert {
 		Summary:     "The configuration on disk is invalid.",
 		Description: "The router rejected the configuration on disk and continues with the previous one. A restart would fail.",
 	}, {
+		Name: "DeltarouterIncludeRejected", Severity: Warning, For: time.Minute,
+		Expr:        `deltarouter_include_rejected_files > 0`,
+		Summary:     "Files of include {{ $labels.include }} have mistakes.",
+		Description: "{{ $value }} files of include {{ $labels.include }} have mistakes. Their routes are disabled, or continue as they were until the router restarts.",
+	}, {
 		Name: "DeltarouterSourceNotSynced", Severity: Warning, For: 10 * time.Minute,
 		Expr:        `deltarouter_source_synced == 0`,
 		Summary:     "Source {{ $labels.source }} has not listed its objects.",

@@ -74,8 +74,10 @@ type Metrics struct {
 	GuestsEnded    *prometheus.CounterVec
 	TraceSpans     *prometheus.CounterVec // result: see its constants
 	ConfigReloadOK prometheus.Gauge
-	ConfigHash     *prometheus.GaugeVec // hash
-	buildInfo      *prometheus.GaugeVec // version
+	// include: the number of its files, or of the objects of a namespace, with mistakes
+	IncludeRejected *prometheus.GaugeVec
+	ConfigHash      *prometheus.GaugeVec // hash
+	buildInfo       *prometheus.GaugeVec // version
 }
 
 // New returns Metrics with a registry of its own and the metrics of the Go runtime.
@@ -112,6 +114,7 @@ func New() *Metrics {
 	m.GuestFuel = m.counter("guest_fuel_total", "Fuel used by a handler's guests: about one for each instruction.", "handler")
 	m.GuestsEnded = m.counter("guests_ended_total", "Guests that were replaced, and why.", "handler", "reason")
 	m.TraceSpans = m.counter("trace_spans_total", "Spans by result: exported; dropped because the receiver is slow or unavailable; rejected by the receiver.", "result")
+	m.IncludeRejected = m.gauge("include_rejected_files", "Files of an include that have mistakes. Their routes are disabled, or continue as they were.", "include")
 	m.ConfigHash = m.gauge("config_hash", "1 for the hash of the running configuration.", "hash")
 	m.buildInfo = m.gauge("build_info", "1 for the running version.", "version")
 	m.ConfigReloadOK = m.gauge("config_last_reload_successful", "1 if the last load of the configuration succeeded.").WithLabelValues()

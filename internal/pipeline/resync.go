@@ -83,6 +83,8 @@ func (p *Pipeline) Wants(ctx context.Context, name string, d *event.Delta) (bool
 	case c.HasCondition():
 		h, ok := r.Conditions().Of(d.Source, d.Key())
 		return ok && h.State == "told", ctx.Err()
+	case !c.Table.Sees(0, d):
+		return false, ctx.Err()
 	case !c.Table.Ready(0):
 		return true, ctx.Err() // it is evaluated later
 	default:

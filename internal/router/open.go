@@ -30,7 +30,9 @@ type router struct {
 	letters *inspect.DeadLetters
 	reloads reloads
 	tracing tracing
-	rescans engine.Tasks
+	// fragments with mistakes
+	rejected rejections
+	rescans  engine.Tasks
 }
 
 // open opens everything, downstream first, so that every delta finds its receiver.

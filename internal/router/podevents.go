@@ -98,6 +98,7 @@ func (r *router) conditions() (all []podevents.Condition) {
 	if c := r.reloads.check(); !c.OK {
 		all = append(all, podevents.Condition{Reason: podevents.ConfigRejected, Message: c.Message})
 	}
+	all = append(all, r.rejected.conditions()...)
 	for _, s := range r.Factory.Statuses() {
 		if s.Refused {
 			all = append(all, podevents.Condition{

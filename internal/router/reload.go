@@ -2,16 +2,13 @@ package router
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
-	"maps"
-	"os"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/config/files"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
@@ -110,6 +107,7 @@ func (r *router) tryReload(ctx context.Context) error {
 	}
 	if err == nil {
 		r.reloads.failed.Store(nil)
+		r.reportIncludes()
 		r.Metrics.ConfigReloadOK.Set(1)
 		r.Metrics.ConfigHash.Reset()
 		r.Metrics.ConfigHash.WithLabelValues(r.Set.Plan.Config.Hash).Set(1)
@@ -151,8 +149,11 @@ func firstOf(problems []string) string {
 // It first opens the new components, then replaces the routes at one moment of all watches, and
 // then closes the unused components.
 func (r *router) reload(ctx context.Context) error {
-	p, problems := r.opts.Dependencies.Plans.Plan(ctx, r.opts.Config, r.opts.Components,
+	p, problems := r.opts.Dependencies.Plans.Plan(ctx, r.input(), r.opts.Components,
 		func(config.Cluster) (*informer.Client, error) { return r.client, nil })
+	if p != nil {
+		r.reloads.file.include(p.Config.Included())
+	}
 	if len(problems) == 0 {
 		problems = fixed(files.Name(r.opts.Config), r.Set.Plan.Config, p.Config)
 	}
@@ -256,6 +257,16 @@ func (r *router) prepare(ctx context.Context, next *engine.Set) (*pipeline.Chang
 	return change, r.State.RestoreWatches(next.Watches, next.Plan.Routes, func(id string) bool { return slices.Contains(appear, id) })
 }
 
+// input names the configuration for a reload.
+func (r *router) input() compile.Input {
+	in := inputOf(r.opts)
+	in.Former = r.Set.Plan.Accepted
+	return in
+}
+
+// inputOf names the configuration for a start.
+func inputOf(opts Options) compile.Input { return compile.Input{Path: opts.Config, Tolerant: true} }
+
 // swap replaces the watches and the routes.
 func (r *router) swap(ctx context.Context, next *engine.Set, change *pipeline.Change) error {
 	ctx, cancel := context.WithTimeout(ctx, swapTimeout)
@@ -296,63 +307,4 @@ func (r *router) forget(ctx context.Context) {
 	}
 	// the error is logged
 	_ = within(ctx, func(ctx context.Context) error { return r.State.Forget(ctx, r.Set.Plan) })
-}
-
-// watchedFile notices a changed content of a configuration: of a file, including a changed symlink
-// on its path, or of the files of a folder.
-type watchedFile struct {
-	path    string
-	state   map[string]fs.FileInfo // of the last check, by name; nil: there was no file
-	content [sha256.Size]byte
-	settled bool // content is of state
-}
-
-func newWatchedFile(path string) *watchedFile {
-	f := &watchedFile{path: path}
-	f.remember()
-	return f
-}
-
-// remember records the present content as known.
-func (f *watchedFile) remember() {
-	f.state, _ = files.Stat(f.path)
-	f.content, _ = digest(f.path)
-	f.settled = true
-}
-
-// changed reports whether the content is new and equal to that of the last check, so that it is not
-// being written now. A missing path and a folder without files have no content.
-func (f *watchedFile) changed() bool {
-	state, err := files.Stat(f.path)
-	if err != nil {
-		f.state = nil
-		return false
-	}
-	same := f.state != nil && maps.EqualFunc(f.state, state, func(a, b fs.FileInfo) bool {
-		return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
-	})
-	f.state = state
-	if !same {
-		f.settled = false
-		return false
-	}
-	if f.settled {
-		return false
-	}
-	sum, err := digest(f.path)
-	if err != nil {
-		return false
-	}
-	was := f.content
-	f.content, f.settled = sum, true
-	return sum != was
-}
-
-// digest identifies the names and the content of the files of a configuration.
-func digest(path string) (sum [sha256.Size]byte, err error) {
-	all, err := files.Read(path)
-	if err != nil {
-		return sum, err
-	}
-	return sha256.Sum256(fmt.Appendf(nil, "%q", all)), nil
 }

@@ -124,9 +124,13 @@ func begin(ctx context.Context, opts Options) (*router, error) {
 func open(ctx context.Context, opts Options) (*router, error) {
 	// Before it is read, so that a change while the router is being opened is noticed.
 	file := newWatchedFile(opts.Config)
+	if cfg, _ := config.Load(opts.Config, opts.Components.Policy); cfg != nil {
+		file.include(cfg.Included())
+		file.remember()
+	}
 	var client *informer.Client
 	var events *podEvents
-	p, problems := opts.Dependencies.Plans.Plan(ctx, opts.Config, opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
+	p, problems := opts.Dependencies.Plans.Plan(ctx, inputOf(opts), opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
 		if client, err = opts.client(cluster); err == nil {
 			events = newPodEvents(cluster, client, opts)
 		}
@@ -145,6 +149,8 @@ func open(ctx context.Context, opts Options) (*router, error) {
 	r.Metrics.SetBuildInfo(opts.Version)
 	r.Metrics.ConfigHash.WithLabelValues(p.Config.Hash).Set(1)
 	r.Metrics.ConfigReloadOK.Set(1)
+	r.reportIncludes()
+	file.include(p.Config.Included())
 	// Opening may end because of ctx: that is a stop.
 	if err := r.open(ctx); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
@@ -225,6 +231,7 @@ func (r *router) checks() []api.Check {
 		checks = append(checks, sourceCheck(s))
 	}
 	checks = append(checks, r.reloads.check())
+	checks = append(checks, r.rejected.checks()...)
 	if r.State != nil {
 		checks = append(checks, r.State.Check())
 	}

@@ -45,7 +45,7 @@ func NewOffline(ctx context.Context, path, schemas string, components compile.Co
 	if err != nil {
 		return nil, config.Problems{{File: files.Name(path), Path: "schemas", Message: err.Error()}}
 	}
-	p, problems := (&compile.Plans{Known: known.Set}).Make(ctx, path, components, alone)
+	p, problems := (&compile.Plans{Known: known.Set}).Make(ctx, compile.Input{Path: path}, components, alone)
 	if len(problems) > 0 {
 		return nil, problems
 	}

@@ -94,9 +94,11 @@ func (c *Config) checkTargets(r *Route, byName map[string]*Route) (problems Prob
 		case t.Sink != "" && !sink && byName[t.Sink] != nil:
 			problems = append(problems, t.Node.Problemf("there is no sink %q, but a route: write {route: %s}", t.Sink, t.Sink))
 		case t.Sink != "" && !sink:
-			problems = append(problems, t.Node.Problemf("there is no sink %q%s", t.Sink, similar.Suggest(t.Sink, sortedKeys(c.Sinks))))
+			problems = append(problems, t.Node.Problemf("%s", c.missing(kindSink, t.Sink)))
 		case t.Route != "" && !route && c.Sinks[t.Route] != nil:
 			problems = append(problems, at.Problemf("there is no route %q, but a sink: write %s alone", t.Route, t.Route))
+		case t.Route != "" && !route && strings.Contains(t.Route, "/"):
+			problems = append(problems, at.Problemf("the routes of an include deliver to sinks and to routes of their own file only: name a sink"))
 		case t.Route != "" && !route:
 			problems = append(problems, at.Problemf("there is no route %q%s", t.Route, similar.Suggest(t.Route, sortedKeys(byName))))
 		case t.Route != "" && byName[t.Route].hasFrom():

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"path/filepath"
@@ -57,6 +58,7 @@ func (c *Config) checkAll(n Node) Problems {
 		problems = append(problems, checkNames(n.At(part), nil)...)
 	}
 	problems = append(problems, checkDefines(n.At("define"))...)
+	problems = append(problems, c.checkIncludes(n)...)
 	seen, ids := map[string]int{}, map[string]int{}
 	items := n.At("routes").Items()
 	for i, r := range c.Routes {
@@ -119,15 +121,15 @@ func checkDefines(n Node) (problems Problems) {
 
 // checkRoute checks that all references of a route exist.
 func (c *Config) checkRoute(r *Route) Problems {
-	problems := checkReferences(r.Node.At("from"), r.From, "source", sortedKeys(c.Sources))
+	problems := c.checkReferences(r.Node.At("from"), r.From, kindSource)
 	if r.Handler != "" {
-		problems = append(problems, checkReferences(r.Node.At("handler"), []string{r.Handler}, "handler", sortedKeys(c.Handlers))...)
+		problems = append(problems, c.checkReferences(r.Node.At("handler"), []string{r.Handler}, kindHandler)...)
 	}
 	for _, e := range r.Node.At("watches").entries() {
 		if c.Sources[e.key] == nil {
 			key := e.value
 			key.at = e.at
-			problems = append(problems, key.Problemf("there is no source %q%s", e.key, similar.Suggest(e.key, sortedKeys(c.Sources))))
+			problems = append(problems, key.Problemf("%s", c.missing(kindSource, e.key)))
 		}
 	}
 	if disk := r.Node.At("queue").At("disk"); c.State.Dir == "" && r.Queue.Disk > 0 && !disk.IsZero() {
@@ -153,13 +155,41 @@ func (c *Config) checkRoom(r *Route) Problems {
 		"or raise queue.memory above %d", r.Queue.Memory, most, r.Batch.Size)}
 }
 
-func checkReferences(n Node, names []string, what string, known []string) (problems Problems) {
+// The parts of a configuration that routes name.
+const (
+	kindSource  = "source"
+	kindHandler = "handler"
+	kindSink    = "sink"
+)
+
+// names returns the names of the parts of a kind.
+func (c *Config) names(kind string) []string {
+	switch kind {
+	case kindSource:
+		return sortedKeys(c.Sources)
+	case kindHandler:
+		return sortedKeys(c.Handlers)
+	}
+	return sortedKeys(c.Sinks)
+}
+
+// checkReferences checks that the named parts exist.
+func (c *Config) checkReferences(n Node, names []string, kind string) (problems Problems) {
 	for i, item := range n.Items() {
-		if i < len(names) && names[i] != "" && !slices.Contains(known, names[i]) {
-			problems = append(problems, item.Problemf("there is no %s %q%s", what, names[i], similar.Suggest(names[i], known)))
+		if i < len(names) && names[i] != "" && !slices.Contains(c.names(kind), names[i]) {
+			problems = append(problems, item.Problemf("%s", c.missing(kind, names[i])))
 		}
 	}
 	return problems
+}
+
+// missing is the message about a part that does not exist, or that a fragment may not use.
+func (c *Config) missing(kind, name string) string {
+	known := c.names(kind)
+	if c.main == nil || !slices.Contains(c.main.names(kind), name) {
+		return fmt.Sprintf("there is no %s %q%s", kind, name, similar.Suggest(name, known))
+	}
+	return c.of.notGranted(kind, name, known)
 }
 
 // checkOnce checks that a list has no duplicates.

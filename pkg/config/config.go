@@ -26,9 +26,16 @@ type Config struct {
 	Sources  map[string]*Source    `yaml:"sources,required" min:"1" doc:"The watched resources, by name."`
 	Handlers map[string]*Component `yaml:"handlers" doc:"The handlers, which turn deltas into events, by name: one kind with its configuration."`
 	Sinks    map[string]*Component `yaml:"sinks,required" min:"1" doc:"The sinks, which deliver events, by name: one kind with its configuration."`
-	Routes   []*Route              `yaml:"routes,required" min:"1" doc:"The routes, which state the deltas that are delivered, and where."`
+	Include  []*Include            `yaml:"include" doc:"Files of others with further routes, and the parts of this configuration that these may use. See [TEAMS](TEAMS.md)."`
+	Routes   []*Route              `yaml:"routes" min:"1" doc:"The routes, which state the deltas that are delivered, and where. Required, unless there is an include. The routes of included files follow them."`
 
-	doc *document
+	// Fragments are the included files and the objects with routes, in order. The routes of those
+	// without problems are in Routes too.
+	Fragments []*Fragment `yaml:"-"`
+
+	doc  *document
+	main *Config // of the configuration of a fragment: the one that includes it
+	of   *Scope  // of the fragment; nil: this is no fragment
 }
 
 // Size is a number of bytes: 512, 64Mi, 1Gi (powers of 1024), or 10k, 10M, 1G (powers of 1000). It
@@ -148,6 +155,8 @@ type Route struct {
 	// Upstream has the routes that deliver to this one, in the order of the configuration. From has
 	// their sources then. Parse sets both.
 	Upstream []string `yaml:"-"`
+	// Fragment contains the route; nil: the configuration itself does.
+	Fragment *Fragment `yaml:"-" json:"-"`
 
 	Node        Node     `yaml:",self"`
 	Name        string   `yaml:"name,required" doc:"Name of the route, part of every event."`

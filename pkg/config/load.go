@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 	"sync"
 
@@ -13,20 +14,20 @@ import (
 	"github.com/deltarouter/deltarouter/internal/config/yamlfile"
 )
 
-// Load reads a configuration: a file, the files of a folder as one, or standard input, "-". See
-// [Parse].
-func Load(path string, policy Policy) (*Config, Problems) {
+// Load reads a configuration: a file, the files of a folder as one, or standard input, "-". It also
+// reads the included files. more has further fragments. See [Parse].
+func Load(path string, policy Policy, more ...*Fragment) (*Config, Problems) {
 	all, err := files.Read(path)
 	switch {
 	case err != nil:
 		return nil, Problems{{Message: err.Error()}}
 	case len(all) == 1:
-		return Parse(all[0].Name, all[0].Data, policy)
+		return Parse(all[0].Name, all[0].Data, policy, more...)
 	}
 	doc, root, problems := newDocument(policy, func() (*yamlfile.File, *yaml.Node, *yamlfile.Mistake) {
 		return yamlfile.ParseAll(path, all)
 	})
-	return doc.parse(root, problems, all)
+	return doc.parse(root, problems, all, more)
 }
 
 // Parse reads a configuration and returns all its problems, in the order of the file. file is the
@@ -35,15 +36,17 @@ func Load(path string, policy Policy) (*Config, Problems) {
 //
 // With problems, the Config contains the valid parts, for further checks only: it must not be run.
 // It is nil if nothing is valid.
-func Parse(file string, data []byte, policy Policy) (*Config, Problems) {
+//
+// The problems of a fragment are in [Fragment.Problems], unless its scope is strict.
+func Parse(file string, data []byte, policy Policy, more ...*Fragment) (*Config, Problems) {
 	doc, root, problems := newDocument(policy, func() (*yamlfile.File, *yaml.Node, *yamlfile.Mistake) {
 		return yamlfile.Parse(file, data)
 	})
-	return doc.parse(root, problems, []files.File{{Data: data}})
+	return doc.parse(root, problems, []files.File{{Data: data}}, more)
 }
 
 // parse decodes a document and checks it.
-func (d *document) parse(root Node, problems Problems, all []files.File) (*Config, Problems) {
+func (d *document) parse(root Node, problems Problems, all []files.File, more []*Fragment) (*Config, Problems) {
 	if root.yaml == nil {
 		return nil, problems
 	}
@@ -56,9 +59,13 @@ func (d *document) parse(root Node, problems Problems, all []files.File) (*Confi
 		delete(cfg.Sinks, name)
 	}
 	problems = append(problems, cfg.checkAll(root)...)
+	problems = append(problems, cfg.addFragments(more)...)
 	sum := sha256.New()
 	for _, f := range all {
 		sum.Write(f.Data)
+	}
+	for _, f := range cfg.Fragments {
+		fmt.Fprintf(sum, "\x00%s\x00%s", f.Key(), f.Data)
 	}
 	cfg.Hash = hex.EncodeToString(sum.Sum(nil)[:6])
 	problems = problems.Sorted()
@@ -73,7 +80,15 @@ func (c *Config) Line(p Problem) string {
 	if c.doc == nil {
 		return ""
 	}
-	return c.doc.file.LineOf(p.File, p.Line)
+	if line := c.doc.file.LineOf(p.File, p.Line); line != "" {
+		return line
+	}
+	for _, f := range c.Fragments {
+		if f.Name == p.File && f.Config != nil {
+			return f.Config.Line(p)
+		}
+	}
+	return ""
 }
 
 // maxProblems limits the number of problems, and so the memory for them.
@@ -81,8 +96,9 @@ const maxProblems = 1000
 
 // document is the file of a tree of nodes.
 type document struct {
-	file   *yamlfile.File
-	policy Policy
+	file     *yamlfile.File
+	policy   Policy
+	fragment bool // its text may not name variables
 
 	mu      sync.Mutex // several goroutines decode parts at the same time
 	secrets map[yamlfile.Place]located

@@ -107,6 +107,15 @@ func (o *Object) Resource() *Resource { return o.resource }
 // Key returns namespace and name.
 func (o *Object) Key() Key { return o.key }
 
+// Home returns the namespace that the object belongs to: its own, or, of a Namespace, its name. It
+// is empty for any other object without a namespace.
+func (o *Object) Home() string {
+	if r := o.resource; o.key.Namespace == "" && r != nil && r.Group == "" && r.Resource == "namespaces" {
+		return o.key.Name
+	}
+	return o.key.Namespace
+}
+
 // UID returns metadata.uid. It differs between two objects that had the same name one after the
 // other.
 func (o *Object) UID() string { return o.uid }

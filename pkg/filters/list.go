@@ -16,7 +16,8 @@ type list struct {
 	members []int // all entries, in order
 	asked   []int // the entries without an equality, evaluated for each delta
 	groups  []group
-	seen    atomic.Uint64 // deltas
+	within  map[string][]int // the entries with a scope, by namespace; they are in no group
+	seen    atomic.Uint64    // deltas
 }
 
 // group contains the entries of a list that are looked up by the same field. An entry is in at most
@@ -134,11 +135,15 @@ func (b *builder) divide(l *list, fixed *event.Delta) {
 	wishes := map[wish]int{} // how many entries have it
 	for _, i := range l.members {
 		rule := &b.table.rules[i]
-		if rule.cel == nil {
-			open = append(open, i)
+		if rule.cel != nil && rule.cel.excludes(fixed) {
 			continue
 		}
-		if rule.cel.excludes(fixed) {
+		if namespaces, all := b.table.entries[i].Scope.Only(); !all {
+			l.addWithin(i, namespaces)
+			continue
+		}
+		if rule.cel == nil {
+			open = append(open, i)
 			continue
 		}
 		open = append(open, i)
@@ -170,6 +175,18 @@ func (b *builder) divide(l *list, fixed *event.Delta) {
 	}
 	for _, number := range order {
 		l.groups = append(l.groups, *groups[number])
+	}
+}
+
+// addWithin adds an entry that sees the objects of some namespaces.
+func (l *list) addWithin(entry int, namespaces []string) {
+	if l.within == nil {
+		l.within = make(map[string][]int)
+	}
+	for _, namespace := range namespaces {
+		if all := l.within[namespace]; len(all) == 0 || all[len(all)-1] != entry {
+			l.within[namespace] = append(all, entry)
+		}
 	}
 }
 

@@ -14,12 +14,19 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/expr/equality"
+	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
+
+// Scope bounds the objects that a route sees.
+type Scope = config.Scope
 
 // Entry states which deltas a route wants.
 type Entry struct {
 	Sources []string
+	// Scope: the route gets no verdict about other objects, and Filter is never evaluated for them.
+	// nil: all objects.
+	Scope   *Scope
 	Ops     []event.Op
 	Initial bool // also wants objects that existed before the router first saw them
 	// Born is the number of reloads before the one that added the route; -1: it was there at the
@@ -60,7 +67,8 @@ type Match struct {
 //
 // It knows the equalities with constants of [CEL] filters. A route with equalities is in a hash
 // table under the values of one of them: the one that the fewest other routes share. A delta with
-// another value does not visit the route. Equal filters are evaluated once per delta.
+// another value does not visit the route. Equal filters are evaluated once per delta. A route with
+// a scope of some namespaces is in a hash table under these instead.
 type Table struct {
 	entries  []Entry
 	rules    []rule // by entry
@@ -159,6 +167,11 @@ func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match 
 
 // look appends the verdicts about the entries of one list.
 func (t *Table) look(ctx context.Context, l *list, r *readings, dst []Match) []Match {
+	if len(l.within) > 0 {
+		for _, i := range l.within[r.delta.Object().Home()] {
+			dst = t.consider(ctx, i, r, dst)
+		}
+	}
 	for _, i := range l.asked {
 		dst = t.consider(ctx, i, r, dst)
 	}
@@ -178,6 +191,9 @@ func (t *Table) look(ctx context.Context, l *list, r *readings, dst []Match) []M
 // consider appends the verdict about one entry, unless its equalities exclude the delta.
 func (t *Table) consider(ctx context.Context, i int, r *readings, dst []Match) []Match {
 	m, rule := Match{Entry: i}, &t.rules[i]
+	if !t.Sees(i, r.delta) {
+		return dst
+	}
 	j := unknown
 	if rule.cel != nil {
 		j = rule.cel.judge(r, rule.numbers)
@@ -212,14 +228,23 @@ func (t *Table) answer(ctx context.Context, rule *rule, r *readings) answer {
 	return at.answer
 }
 
+// Sees reports whether the object of a delta is in the scope of an entry.
+func (t *Table) Sees(entry int, d *event.Delta) bool {
+	scope := t.entries[entry].Scope
+	return scope == nil || scope.Sees(d.Object().Home())
+}
+
 // Ready reports whether the filter of an entry may be evaluated.
 func (t *Table) Ready(entry int) bool { return ready(t.entries[entry].Ready) }
 
 // Evaluate evaluates the filter of one entry, ready or not. The router calls it for deltas with an
-// earlier verdict Unready. A panic of the filter is a failure: the content of an object must not
+// earlier verdict Unready. An object that the entry does not see is Filtered. A panic of the filter is a failure: the content of an object must not
 // end the process.
 func (t *Table) Evaluate(ctx context.Context, entry int, d *event.Delta) Match {
 	f := t.entries[entry].Filter
+	if !t.Sees(entry, d) {
+		return Match{Entry: entry}
+	}
 	if f == nil {
 		return Match{Entry: entry, Verdict: Matched}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -13,6 +14,7 @@ import (
 // called before the first look-up. Look-ups are safe for concurrent use.
 type Catalog struct {
 	sources map[string]source
+	scope   *config.Scope // the objects that look-ups see; nil: all
 }
 
 // source is the union of the stores of its watches.
@@ -24,7 +26,13 @@ type source struct {
 var _ expr.Cache = (*Catalog)(nil)
 
 // NewCatalog returns a catalog without sources.
-func NewCatalog() *Catalog { return &Catalog{sources: make(map[string]source)} }
+func NewCatalog() *Catalog { return NewScopedCatalog(nil) }
+
+// NewScopedCatalog returns a catalog without sources whose look-ups see only the objects of a
+// scope. Its look-ups cost no more than the number of these objects.
+func NewScopedCatalog(scope *config.Scope) *Catalog {
+	return &Catalog{sources: make(map[string]source), scope: scope}
+}
 
 // Add declares a source with its stores and the names of its indexes. The catalog uses the present
 // indexes of each store. After [Store.Reindex] it shows the objects at the time of the exchange.
@@ -49,12 +57,8 @@ func (c *Catalog) Add(name string, stores []*Store, indexes map[string]Spec) {
 func (c *Catalog) Lookup(source, index, value string) []*event.Object {
 	src := c.sources[source]
 	found := make([]*event.Object, 0, c.Count(source, index, value))
-	for _, store := range src.stores {
-		if index == "" {
-			found = slices.AppendSeq(found, store.all())
-			continue
-		}
-		found = store.lookup(found, src.indexes[index], value)
+	for store := range src.stores {
+		found = c.Collect(found, source, store, index, value)
 	}
 	slices.SortFunc(found, func(a, b *event.Object) int {
 		return cmp.Or(strings.Compare(a.Key().Namespace, b.Key().Namespace), strings.Compare(a.Key().Name, b.Key().Name))
@@ -66,6 +70,10 @@ func (c *Catalog) Lookup(source, index, value string) []*event.Object {
 // unsorted. store is its index in the stores of [Catalog.Add].
 func (c *Catalog) Collect(found []*event.Object, source string, store int, index, value string) []*event.Object {
 	src := c.sources[source]
+	if namespaces, all := c.scope.Only(); !all {
+		src.stores[store].within(namespaces, src.indexes[index], value, index == "", func(o *event.Object) { found = append(found, o) })
+		return found
+	}
 	if index == "" {
 		return slices.AppendSeq(found, src.stores[store].all())
 	}
@@ -76,13 +84,18 @@ func (c *Catalog) Collect(found []*event.Object, source string, store int, index
 // not be in the cache.
 func (c *Catalog) Has(source, index, value string, o *event.Object) bool {
 	src := c.sources[source]
-	return len(src.stores) > 0 && src.stores[0].has(src.indexes[index], value, o)
+	return c.scope.Sees(o.Home()) && len(src.stores) > 0 && src.stores[0].has(src.indexes[index], value, o)
 }
 
 // Count returns the number of objects that [Catalog.Lookup] would return.
 func (c *Catalog) Count(source, index, value string) int {
 	src, n := c.sources[source], 0
+	namespaces, all := c.scope.Only()
 	for _, store := range src.stores {
+		if !all {
+			store.within(namespaces, src.indexes[index], value, index == "", func(*event.Object) { n++ })
+			continue
+		}
 		if index == "" {
 			n += int(store.count.Load())
 			continue
@@ -95,7 +108,7 @@ func (c *Catalog) Count(source, index, value string) int {
 // Get returns one object of the source, or nil. The namespace is empty for cluster-scoped objects.
 func (c *Catalog) Get(source, namespace, name string) *event.Object {
 	for _, store := range c.sources[source].stores {
-		if o := store.get(event.Key{Namespace: namespace, Name: name}); o != nil {
+		if o := store.get(event.Key{Namespace: namespace, Name: name}); o != nil && c.scope.Sees(o.Home()) {
 			return o
 		}
 	}

@@ -287,6 +287,44 @@ func (v *view) lookup(found []*event.Object, index, value string) []*event.Objec
 	return found
 }
 
+// within calls f with each object of some namespaces that the index has under value, or with all of
+// them. It visits the objects of the namespaces or those under value, whichever are fewer.
+func (v *view) within(namespaces []string, index, value string, all bool, f func(*event.Object)) {
+	v.ensureBuiltin(index)
+	v.ensureBuiltin(ByNamespace)
+	v.lock.RLock()
+	defer v.lock.RUnlock()
+	wanted, visible := v.indices[index][value], 0
+	for _, namespace := range namespaces {
+		visible += 1 + len(v.indices[ByNamespace][namespace])
+	}
+	if !all && len(wanted) < visible {
+		for key := range wanted {
+			if e := v.entry(key); e != nil && slices.Contains(namespaces, e.object.Home()) {
+				f(e.object)
+			}
+		}
+		return
+	}
+	visit := func(key, namespace string) {
+		if !all && !wanted.Has(key) {
+			return
+		}
+		if e := v.entry(key); e != nil && e.object.Home() == namespace {
+			f(e.object)
+		}
+	}
+	for i, namespace := range namespaces {
+		if slices.Contains(namespaces[:i], namespace) {
+			continue
+		}
+		visit(namespace, namespace) // the Namespace itself
+		for key := range v.indices[ByNamespace][namespace] {
+			visit(key, namespace)
+		}
+	}
+}
+
 // has reports whether the index has the object under value, also if the object is not in the store.
 func (v *view) has(index, value string, o *event.Object) bool {
 	if values, ok := builtins[index]; ok {

@@ -127,11 +127,19 @@ func readFile(path string) ([]byte, error) {
 
 // explain words an error of the file system.
 func explain(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: there is no such file or folder: give another path, or write a configuration with router init", path)
+	}
+	return fmt.Errorf("%s: %s", path, reason(err))
+}
+
+// reason words an error of the file system without the path.
+func reason(err error) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: there is no such file or folder: give another path, or write a configuration with router init", path)
+		return "there is no such file"
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s: this user may not read it: change its permissions", path)
+		return "this user may not read it: change its permissions"
 	}
-	return fmt.Errorf("%s: it cannot be read: %w", path, fileerr.Cause(err))
+	return fmt.Sprintf("it cannot be read: %v", fileerr.Cause(err))
 }

@@ -66,9 +66,19 @@ func (ps properties) MarshalJSON() ([]byte, error) {
 // editors. Its result is deterministic. It contains the rules of the tags. It requires quotes
 // around text where the router would accept a number as text.
 func Schema(kinds config.Kinds) []byte {
-	s := schemas{kinds}.schemaOf(reflect.TypeFor[config.Config](), tags.Field{Doc: "Configuration of deltarouter."})
+	return document(kinds, reflect.TypeFor[config.Config](), "deltarouter", "Configuration of deltarouter.")
+}
+
+// IncludeSchema is [Schema] for an included file.
+func IncludeSchema(kinds config.Kinds) []byte {
+	return document(kinds, reflect.TypeFor[config.FragmentForm](), "deltarouter include", "File with routes that a configuration of deltarouter includes.")
+}
+
+// document returns the schema of a document.
+func document(kinds config.Kinds, t reflect.Type, title, doc string) []byte {
+	s := schemas{kinds}.schemaOf(t, tags.Field{Doc: doc})
 	s.Schema = "https://json-schema.org/draft/2020-12/schema"
-	s.Title = "deltarouter"
+	s.Title = title
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)

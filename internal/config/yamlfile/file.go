@@ -38,7 +38,7 @@ type Mistake struct {
 	At      Place  // zero: the whole file
 	Message string
 
-	empty bool // the file has no content
+	Empty bool // the file has no content
 }
 
 // Place is a position in a file. Lines and columns begin at 1; columns count characters.
@@ -73,7 +73,7 @@ func (f *File) checkText() *Mistake {
 		return &Mistake{Message: "is larger than 1 MiB: a configuration is smaller; is it the right file?"}
 	}
 	if strings.TrimSpace(f.text) == "" {
-		return &Mistake{Message: isEmpty, empty: true}
+		return &Mistake{Message: isEmpty, Empty: true}
 	}
 	line := 1
 	for i, r := range f.text {
@@ -98,12 +98,12 @@ func (f *File) parse() (root *yaml.Node, problem *Mistake) {
 	if err == nil && len(first.Content) == 1 {
 		root = first.Content[0]
 		if problem = f.onlyOne(); problem == nil && isNothing(root) {
-			problem = &Mistake{Message: isEmpty, empty: true}
+			problem = &Mistake{Message: isEmpty, Empty: true}
 		}
 		return root, problem
 	}
 	if err == nil || errors.Is(err, io.EOF) {
-		return nil, &Mistake{Message: "holds only comments: it needs at least version, sources, sinks and routes", empty: true}
+		return nil, &Mistake{Message: "holds only comments: it needs at least version, sources, sinks and routes", Empty: true}
 	}
 	return nil, f.syntaxProblem(err)
 }

@@ -36,7 +36,7 @@ func ParseAll(folder string, all []files.File) (*File, *yaml.Node, *Mistake) {
 	size := 0
 	for _, one := range all {
 		f, y, m := Parse(one.Name, one.Data)
-		if m != nil && m.empty {
+		if m != nil && m.Empty {
 			continue
 		}
 		if m == nil && y.Kind != yaml.MappingNode {

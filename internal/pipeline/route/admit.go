@@ -52,11 +52,10 @@ func (r *Route) Existing(ctx context.Context, d *event.Delta) (v spec.Verdict, o
 // the route does not want d.
 func (r *Route) Evaluate(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
 	c := r.Config()
-	m := filters.Match{Verdict: filters.Unready}
-	if c.Table.Ready(0) {
-		m = c.Table.Evaluate(ctx, 0, d)
+	if !c.Table.Ready(0) && c.Table.Sees(0, d) {
+		return r.Consider(ctx, d, filters.Match{Verdict: filters.Unready})
 	}
-	return r.Consider(ctx, d, m)
+	return r.Consider(ctx, d, c.Table.Evaluate(ctx, 0, d))
 }
 
 // Commit applies a verdict:

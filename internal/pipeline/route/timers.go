@@ -20,7 +20,7 @@ func (r *Conditions) fireCondition(c *rules.Condition) bool {
 	cfg, d := r.Config(), r.backlog.Rules.Conditions.Due(c, r.now())
 	r.backlog.CountRules()
 	r.mu.Unlock()
-	if d == nil {
+	if d == nil || !cfg.Table.Sees(0, d) { // a rescan ends the condition
 		return true
 	}
 
@@ -57,7 +57,7 @@ func (r *Conditions) fireHold(a *rules.DeleteHold) bool {
 	if c != r.Config() {
 		return false
 	}
-	if d := r.backlog.Rules.Holds.Fire(a, exists, r.now()); d != nil {
+	if d := r.backlog.Rules.Holds.Fire(a, exists, r.now()); d != nil && c.Table.Sees(0, d) {
 		r.backlog.Append(d, &v)
 		r.changed()
 	}

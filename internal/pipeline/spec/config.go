@@ -40,14 +40,14 @@ func (c *Config) Entry() filters.Entry {
 	if c.Downstream {
 		sources = nil
 	}
-	return filters.Entry{Sources: sources, Ops: c.Ops, Initial: c.Existing, Born: c.born, Filter: c.Filter, Ready: c.Ready}
+	return filters.Entry{Sources: sources, Scope: c.Scope, Ops: c.Ops, Initial: c.Existing, Born: c.born, Filter: c.Filter, Ready: c.Ready}
 }
 
 // conditionEntry returns the entry of a condition. The end of an object needs no evaluation: the
 // conditions that track the object are notified, see Pipeline.Admit.
 func (c *Config) conditionEntry() filters.Entry {
 	return filters.Entry{
-		Sources: c.Sources, Ops: []event.Op{event.Added, event.Updated, event.Sync}, Initial: true, Born: math.MaxInt,
+		Sources: c.Sources, Scope: c.Scope, Ops: []event.Op{event.Added, event.Updated, event.Sync}, Initial: true, Born: math.MaxInt,
 		Filter: c.When.Filter, Ready: c.Ready,
 	}
 }

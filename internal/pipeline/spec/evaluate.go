@@ -38,7 +38,7 @@ func (c *Config) Verdict(ctx context.Context, d *event.Delta, m filters.Match) V
 		}
 		v.Err = fmt.Errorf("%s: %w", what, m.Err)
 	}
-	if m.Verdict != filters.Matched {
+	if m.Verdict != filters.Matched || !c.Table.Sees(0, d) {
 		return v
 	}
 	if c.Key != nil {
@@ -127,7 +127,13 @@ func (c *Config) Leaves(ctx context.Context, d *event.Delta) Verdict {
 // Evaluate evaluates filter and key. With unseen false it skips the filter: the delta has passed it
 // before a restart and stays pending, even if the objects that the filter looks up have changed. If
 // the key fails in that case, the delta is ordered by its object.
+//
+// A delta of an object that the route does not see any more is filtered, except for the report that
+// a condition ended.
 func (c *Config) Evaluate(ctx context.Context, d *event.Delta, unseen bool) (v Verdict, filtered bool) {
+	if !c.Table.Sees(0, d) && d.Op != event.Left {
+		return Verdict{Lane: queue.ObjectKey(d)}, true
+	}
 	if c.HasCondition() {
 		return c.evaluateEdge(ctx, d, unseen)
 	}

@@ -27,7 +27,10 @@ type Route struct {
 	// Sources.
 	Downstream bool
 	Ops        []event.Op
-	Filter     filters.Filter // nil: no filter
+	// Scope bounds the objects that the route sees: no expression of it is evaluated for others.
+	// nil: all.
+	Scope  *filters.Scope
+	Filter filters.Filter // nil: no filter
 	// When replaces the Filter of the route if it has a Filter itself, see [When].
 	When When
 	// Hold is the length of a delete hold: a delete or deselection is reported after this time, and

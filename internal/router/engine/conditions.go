@@ -29,11 +29,11 @@ func (s *Set) when(p *compile.Route) pipeline.When {
 }
 
 // filter makes a filter of a program, whose text is that of f.
-func (s *Set) filter(route string, program *expr.Program, f *config.Filter, cache expr.Cache) filters.Filter {
-	absent := s.env.Metrics.RouteErrors.WithLabelValues(route, "absent")
+func (s *Set) filter(p *compile.Route, program *expr.Program, f *config.Filter, cache expr.Cache) filters.Filter {
+	absent := s.env.Metrics.RouteErrors.WithLabelValues(p.Name, "absent")
 	return filters.NewCEL(filters.CELConfig{
-		Program: program, Cache: cache, Log: s.env.Log.With("route", route), Absent: absent.Inc,
-		Place: func(e *expr.EvalError) string { return s.place(f.For(e.Source), e) },
+		Program: program, Cache: cache, Log: s.env.Log.With("route", p.Name), Absent: absent.Inc,
+		Place: func(e *expr.EvalError) string { return compile.Place(p.Config, f.For(e.Source), e) },
 	})
 }
 

@@ -106,7 +106,7 @@ func plan(t *testing.T, env *engine.Env, text string) *compile.Plan {
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	alone := func(config.Cluster) (*informer.Client, error) { return nil, errors.New("there is no cluster") }
-	p, problems := (&compile.Plans{}).Make(t.Context(), path, env.Components, alone)
+	p, problems := (&compile.Plans{}).Make(t.Context(), compile.Input{Path: path}, env.Components, alone)
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
@@ -36,22 +37,44 @@ func (s *Set) OpenComponents(ctx context.Context, old *Set) error {
 			return fmt.Errorf("sinks.%s: %w", name, err)
 		}
 	}
+	uses := s.handlerUses()
 	for _, name := range slices.Sorted(maps.Keys(s.Plan.Config.Handlers)) {
-		workers := 0
-		for _, route := range s.Plan.Routes {
-			if route.Handler == name {
-				workers += route.Concurrency
-			}
-		}
-		if workers == 0 {
+		if !slices.ContainsFunc(uses, func(u handlerUse) bool { return u.handler == name }) {
 			s.env.Log.Warn("handler is not opened, because no route uses it", "handler", name)
-			continue
 		}
-		if err := s.openHandler(ctx, old, name, workers); err != nil {
-			return fmt.Errorf("handlers.%s: %w", name, err)
+	}
+	for _, use := range uses {
+		if err := s.openHandler(ctx, old, use); err != nil {
+			return fmt.Errorf("handlers.%s: %w", use.handler, err)
 		}
 	}
 	return nil
+}
+
+// handlerUse is the use of a handler by the routes of one scope. Each scope has an instance of its
+// own, so that no data of one reaches another through the memory of a guest or its kv.
+type handlerUse struct {
+	instance, handler string
+	scope             *config.Scope // nil: the routes of the configuration itself
+	workers           int
+}
+
+// handlerUses returns the uses of handlers, sorted by instance.
+func (s *Set) handlerUses() (uses []handlerUse) {
+	for i := range s.Plan.Routes {
+		p := &s.Plan.Routes[i]
+		if p.Handler == "" {
+			continue
+		}
+		k := slices.IndexFunc(uses, func(u handlerUse) bool { return u.instance == p.Instance })
+		if k < 0 {
+			k = len(uses)
+			uses = append(uses, handlerUse{instance: p.Instance, handler: p.Handler, scope: p.Scope()})
+		}
+		uses[k].workers += p.Concurrency
+	}
+	slices.SortFunc(uses, func(a, b handlerUse) int { return strings.Compare(a.instance, b.instance) })
+	return uses
 }
 
 // openSink opens a sink, unless old has it already.
@@ -74,19 +97,20 @@ func (s *Set) openSink(ctx context.Context, old *Set, name string) error {
 
 // openHandler opens a handler with its services of the router. If old has it open already, only its
 // view is replaced.
-func (s *Set) openHandler(ctx context.Context, old *Set, name string, workers int) (err error) {
-	env := s.handlerEnv(name, workers)
+func (s *Set) openHandler(ctx context.Context, old *Set, use handlerUse) (err error) {
+	name := use.instance
+	env := s.handlerEnv(name, use.workers)
 	if env.KV, err = s.env.Memories.Open(name); err != nil {
 		return err
 	}
 	v := &view{}
 	env.Lookup, env.APIServer = v, s.env.server()
 	if answers := s.env.HTTP; answers != nil {
-		env.HTTP = answers(name)
+		env.HTTP = answers(use.handler)
 	}
-	c := s.Plan.Config.Handlers[name]
+	c := s.Plan.Config.Handlers[use.handler]
 	kind := compile.KindOf(s.env.Components.Handlers, c.Kind)
-	o := opener[plugins.Handler]{kind: kind, name: name, workers: workers, open: func() (plugins.Handler, error) {
+	o := opener[plugins.Handler]{kind: kind, name: name, workers: use.workers, open: func() (plugins.Handler, error) {
 		return kind.Open(ctx, c.Config, env)
 	}}
 	if err := openComponent(s, s.handlers, old.handlers, c, o); err != nil {
@@ -95,7 +119,7 @@ func (s *Set) openHandler(ctx context.Context, old *Set, name string, workers in
 	if opened := s.handlers[name]; opened.view == nil {
 		opened.view = v
 	}
-	s.fillView(name)
+	s.fillView(use)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/router/watches"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
@@ -24,10 +25,10 @@ func (s *Set) Routes() []pipeline.Route {
 
 // route assembles the run-time parts of one configured route.
 func (s *Set) route(p *compile.Route) pipeline.Route {
-	cache := s.cache(p.Lookups())
+	cache := s.cache(p.Scope(), p.Lookups())
 	route := pipeline.Route{
-		Name: p.Name, Version: s.routeVersion(p), ID: p.ID, Sources: p.From, Downstream: len(p.Upstream) > 0, Ready: s.ready(p.Name, p.Lookups()),
-		HandlerName: p.Handler,
+		Name: p.Name, Version: s.routeVersion(p), ID: p.ID, Scope: p.Scope(), Sources: p.From, Downstream: len(p.Upstream) > 0, Ready: s.ready(p.Name, p.Lookups()),
+		HandlerName: p.Instance,
 		Existing:    p.Existing == config.ExistingDeliver, Known: s.Known[p.ID],
 		Deliver: deliver(p.Deliver), Overflow: overflow(p.Route), OnFailure: onFailure(p.OnFailure),
 		Batch:   pipeline.Batch{Size: p.Batch.Size, Wait: p.Batch.Wait},
@@ -41,7 +42,7 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 			route.Ops = append(route.Ops, op)
 		}
 	}
-	if handler := s.handlers[p.Handler]; handler != nil {
+	if handler := s.handlers[p.Instance]; handler != nil {
 		route.Handler = handler.value
 	}
 	for i := range p.To {
@@ -58,12 +59,12 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 		route.HandlerName, route.Handler = "emit", s.env.Components.Emit(p.EmitProgram, cache, route.Joint)
 	}
 	if p.FilterProgram != nil {
-		route.Filter = s.filter(p.Name, p.FilterProgram, p.Filter, cache)
+		route.Filter = s.filter(p, p.FilterProgram, p.Filter, cache)
 	}
 	switch {
 	case p.WhenProgram != nil:
 		route.When = s.when(p)
-		route.When.Filter, route.When.Version = s.filter(p.Name, p.WhenProgram, p.When, cache), s.Plan.ConditionVersion(p)
+		route.When.Filter, route.When.Version = s.filter(p, p.WhenProgram, p.When, cache), p.ConditionVersion()
 	case p.For > 0:
 		route.When, route.Hold = s.when(p), p.For
 	}
@@ -85,11 +86,6 @@ func keyOf(p *expr.Program, cache expr.Cache) func(context.Context, *event.Delta
 	return func(ctx context.Context, d *event.Delta) (string, error) {
 		return p.Key(ctx, expr.Input{Delta: d, Cache: cache})
 	}
-}
-
-// place returns the position in the configuration of a failed evaluation, as file:line:column.
-func (s *Set) place(e *config.Expr, failed *expr.EvalError) string {
-	return compile.Place(s.Plan.Config, e, failed)
 }
 
 func deliver(s string) pipeline.Deliver {
@@ -128,7 +124,7 @@ func (s *Set) watchesOf() (all []*watches.Route) {
 		if len(p.WatchPrograms) == 0 {
 			continue
 		}
-		all = append(all, watches.NewRoute(p, s.Plan.Config, s.env.State != nil, s.cache))
+		all = append(all, watches.NewRoute(p, s.env.State != nil, func(sources []string) *index.Catalog { return s.cache(p.Scope(), sources) }))
 	}
 	return all
 }

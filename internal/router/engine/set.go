@@ -10,6 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/inspect"
 	"github.com/deltarouter/deltarouter/internal/router/watches"
+	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -71,9 +72,10 @@ func closeComponents[T interface{ Close(context.Context) error }](ctx context.Co
 }
 
 // cache returns the catalog for the look-ups of a route, with these sources only: changed indexes
-// of a source must not make another route of those that do not use it. fillCaches fills it.
-func (s *Set) cache(sources []string) *index.Catalog {
-	catalog := index.NewCatalog()
+// of a source must not make another route of those that do not use it. The look-ups see the scope of the
+// route only. fillCaches fills it.
+func (s *Set) cache(scope *config.Scope, sources []string) *index.Catalog {
+	catalog := index.NewScopedCatalog(scope)
 	s.fill = append(s.fill, func() { s.fillCatalog(catalog, sources) })
 	return catalog
 }

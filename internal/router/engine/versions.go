@@ -25,10 +25,11 @@ func (s *Set) routeVersion(p *compile.Route) string {
 		Handler    string
 		Sinks      []string
 		Secrets    bool
-	}{Route: *p.Route, Lookups: make(map[string]source), Secrets: len(p.SecretSources) > 0}
+		Scope      *config.Scope
+	}{Scope: p.Scope(), Route: *p.Route, Lookups: make(map[string]source), Secrets: len(p.SecretSources) > 0}
 	made.Route.Upstream = nil // another set of upstream routes does not change the route
 	made.Downstream = len(p.Upstream) > 0
-	made.Defines = s.Plan.Defines()
+	made.Defines = p.Defines()
 	for _, name := range p.Lookups() {
 		of := source{Resync: s.Plan.Config.Sources[name].Resync.String(), Indexes: make(map[string]string), Stores: make(map[string][]string)}
 		for index, spec := range s.indexes[name] {
@@ -39,7 +40,7 @@ func (s *Set) routeVersion(p *compile.Route) string {
 		}
 		made.Lookups[name] = of
 	}
-	if handler := s.handlers[p.Handler]; handler != nil {
+	if handler := s.handlers[p.Instance]; handler != nil {
 		made.Handler = handler.version
 	}
 	for i := range p.To {

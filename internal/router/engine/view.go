@@ -42,15 +42,15 @@ func (v *view) Get(source, namespace, name string) *event.Object {
 	return nil
 }
 
-// fillView gives a handler its granted sources, after the routes were replaced.
-func (s *Set) fillView(handler string) {
-	sources := compile.SourcesOf(s.Plan.Grants[handler])
+// fillView gives an instance of a handler its granted sources, after the routes were replaced.
+func (s *Set) fillView(use handlerUse) {
+	sources := compile.SourcesOf(s.Plan.Grants[use.handler])
 	if len(sources) == 0 {
 		return
 	}
-	shown := s.handlers[handler].view
+	shown := s.handlers[use.instance].view
 	s.fill = append(s.fill, func() {
-		catalog := index.NewCatalog()
+		catalog := index.NewScopedCatalog(use.scope)
 		s.fillCatalog(catalog, sources)
 		shown.now.Store(catalog)
 	})

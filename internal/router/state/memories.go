@@ -98,6 +98,11 @@ func MemoryOfSink(name string) string { return "sink:" + name }
 // Remembering returns the names of all kv stores of a configuration.
 func Remembering(cfg *config.Config) []string {
 	names := slices.Collect(maps.Keys(cfg.Handlers))
+	for _, f := range cfg.Fragments { // also of those whose routes are disabled
+		for _, handler := range f.Scope.Handlers {
+			names = append(names, f.Scope.Qualified(handler))
+		}
+	}
 	for name := range cfg.Sinks {
 		names = append(names, MemoryOfSink(name))
 	}

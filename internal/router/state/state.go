@@ -119,7 +119,7 @@ func (s *State) Check() api.Check {
 // exist, before any runs.
 func (s *State) Restore(ctx context.Context, watches map[string]*informer.Watch, p *compile.Plan) error {
 	resources := make(map[string]*event.Resource)
-	keep := checkpoint.Configured{}
+	keep := checkpoint.Configured{Prefixes: p.Disabled()}
 	atOnce := s.AllAtOnce || s.needsObjects(p)
 	for _, w := range watches {
 		known, err := s.restoreWatch(w, atOnce)
@@ -242,7 +242,7 @@ func (s *State) forget(ctx context.Context, p *compile.Plan) error {
 	}
 	handlers := Remembering(p.Config)
 	s.memories.Keep(handlers)
-	keep := checkpoint.Configured{Handlers: handlers}
+	keep := checkpoint.Configured{Handlers: handlers, Prefixes: p.Disabled()}
 	for _, source := range p.Sources {
 		for _, spec := range source.Specs {
 			keep.Watches = append(keep.Watches, spec.ID())

@@ -16,7 +16,6 @@ import (
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/timer"
-	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -32,7 +31,6 @@ const maxChanges = 10_000
 // Both are in the checkpoint, see saved.go, so a restart loses none of them.
 type Route struct {
 	route    *compile.Route
-	config   *config.Config
 	lookups  []string       // the sources of the expressions' look-ups
 	cache    *index.Catalog // has these and the sources of the route
 	complain sync.Once
@@ -94,9 +92,9 @@ func NewRunner(deps Config) *Runner {
 
 // NewRoute makes the Route of a configured route, without pending work. cache returns a catalog of
 // some sources; saved: pending work goes to the checkpoint.
-func NewRoute(p *compile.Route, cfg *config.Config, saved bool, cache func(sources []string) *index.Catalog) *Route {
+func NewRoute(p *compile.Route, saved bool, cache func(sources []string) *index.Catalog) *Route {
 	q := &Route{
-		route: p, config: cfg, due: make(map[expr.Ref]struct{}), wake: make(chan struct{}, 1), more: make(chan struct{}, 1),
+		route: p, due: make(map[expr.Ref]struct{}), wake: make(chan struct{}, 1), more: make(chan struct{}, 1),
 	}
 	for _, program := range p.WatchPrograms {
 		q.lookups = append(q.lookups, program.Sources()...)

@@ -25,7 +25,7 @@ func watchesOf(name, id string, sources ...string) *Route {
 	for _, source := range sources {
 		p.WatchPrograms[source] = &expr.Program{}
 	}
-	return NewRoute(p, nil, true, func([]string) *index.Catalog { return nil })
+	return NewRoute(p, true, func([]string) *index.Catalog { return nil })
 }
 
 func plansOf(all ...*Route) (plans []compile.Route) {

@@ -186,7 +186,7 @@ func (q *Runner) dependents(ctx context.Context, one *Route, d *event.Delta) []e
 		e := one.route.Watches[d.Source]
 		at := ""
 		if failed, ok := errors.AsType[*expr.EvalError](err); ok {
-			at = compile.Place(one.config, &e, failed)
+			at = compile.Place(one.route.Config, &e, failed)
 		}
 		q.deps.Log.Warn("the expression of watches failed, so no object becomes due for this delta",
 			slog.String("route", one.route.Name), slog.String("at", at), slog.String("delta", d.String()), slog.Any("err", err))

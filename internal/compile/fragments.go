@@ -1,0 +1,144 @@
+package compile
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+// Rejected is a fragment with mistakes.
+type Rejected struct {
+	Fragment *config.Fragment
+	Problems config.Problems
+	// Former: the routes of its former text are used instead.
+	Former bool
+}
+
+// Mistakes returns the problems of all rejected fragments.
+func (p *Plan) Mistakes() (problems config.Problems) {
+	for _, r := range p.Rejected {
+		problems = append(problems, r.Problems...)
+	}
+	return problems.Sorted()
+}
+
+// Disabled returns the beginnings of the names of routes that may be disabled, because a fragment
+// has mistakes: their state is kept.
+func (p *Plan) Disabled() (prefixes []string) {
+	for _, r := range p.Rejected {
+		if !r.Former {
+			prefixes = append(prefixes, r.Fragment.Scope.Prefix+"/")
+		}
+	}
+	return prefixes
+}
+
+// String describes the mistakes, and their effect.
+func (r *Rejected) String() string {
+	text := r.Problems[0].Error()
+	if n := len(r.Problems) - 1; n > 0 {
+		text = fmt.Sprintf("%s (and %d more)", text, n)
+	}
+	if r.Former {
+		return text + "; its former routes continue"
+	}
+	return text + "; its routes are disabled"
+}
+
+// fragments compiles the fragments of the configuration. It adds the routes of those without
+// mistakes to the plan, and those of the former text of the others.
+func (c *compiler) fragments(ctx context.Context) {
+	p := c.plan
+	p.Accepted = make(map[string][]byte)
+	if len(c.main.Fragments) == 0 {
+		return
+	}
+	envs, names := make(environments), make(config.Names)
+	for _, f := range c.main.Fragments {
+		problems := f.Problems
+		if f.Config != nil {
+			problems = c.fragment(ctx, f, f.Config, f.Problems, envs, names)
+		}
+		switch {
+		case len(problems) == 0:
+			p.Accepted[f.Key()] = f.Data
+		case f.Scope.Strict:
+			c.problems = append(c.problems, problems...)
+		default:
+			if f.Former != nil { // it may be valid again later
+				p.Accepted[f.Key()] = f.Former
+			}
+			p.Rejected = append(p.Rejected, Rejected{f, problems, c.former(ctx, f, envs, names)})
+		}
+	}
+	cfg := *c.main
+	cfg.Routes = nil
+	for i := range p.Routes {
+		cfg.Routes = append(cfg.Routes, p.Routes[i].Route)
+	}
+	p.Config = &cfg
+}
+
+// former adds the routes of the former text of a fragment to the plan, and reports whether there is
+// one without mistakes.
+func (c *compiler) former(ctx context.Context, f *config.Fragment, envs environments, names config.Names) bool {
+	if f.Former == nil {
+		return false
+	}
+	cfg, problems := c.main.Fragment(f, f.Former)
+	if cfg == nil || len(c.fragment(ctx, f, cfg, problems, envs, names)) > 0 {
+		return false
+	}
+	return true
+}
+
+// fragment compiles a text of a fragment, which may have problems already. Without problems it adds
+// the routes to the plan.
+func (c *compiler) fragment(ctx context.Context, f *config.Fragment, cfg *config.Config, problems config.Problems, envs environments, names config.Names) config.Problems {
+	of := *c
+	of.cfg, of.problems, of.warnings = cfg, slices.Clone(problems), nil
+	of.used.defines = make(map[string]bool)
+	var err error
+	if of.env, err = envs.of(&of); err != nil {
+		return append(of.problems, ProblemsOf(cfg, nil, nil, err)...).Sorted()
+	}
+	routes := of.routes(cfg.Routes)
+	if len(of.problems) == 0 {
+		of.problems = names.Add(&config.Fragment{Name: f.Name, Data: f.Data, Scope: f.Scope, Config: cfg})
+	}
+	if len(of.problems) > 0 {
+		return of.problems.Sorted()
+	}
+	if c.advise && len(c.problems) == 0 {
+		of.adviseRoutes(ctx, routes)
+	}
+	c.warnings = append(c.warnings, of.warnings...)
+	c.plan.Routes = append(c.plan.Routes, routes...)
+	return nil
+}
+
+// environments has the environments of fragments. Fragments with the same sources and defines share
+// one.
+type environments map[string]*expr.Env
+
+// of returns the environment of a fragment.
+func (e environments) of(c *compiler) (*expr.Env, error) {
+	cfg := Environment(c.cfg, c.plan.Types, c.plan.Owners)
+	key, err := json.Marshal([]any{slices.Sorted(maps.Keys(c.cfg.Sources)), cfg.Define})
+	if err != nil {
+		return nil, err
+	}
+	if env := e[string(key)]; env != nil {
+		return env, nil
+	}
+	env, err := expr.NewEnv(cfg)
+	if err == nil {
+		e[string(key)] = env
+	}
+	return env, err
+}

@@ -1,0 +1,80 @@
+package router
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/podevents"
+)
+
+// rejections has the fragments with mistakes that the last load of the configuration left out.
+type rejections struct {
+	now atomic.Pointer[[]compile.Rejected]
+}
+
+// all returns them.
+func (r *rejections) all() []compile.Rejected {
+	if now := r.now.Load(); now != nil {
+		return *now
+	}
+	return nil
+}
+
+// each calls f for each prefix with rejected fragments, with the first of them and their number.
+func (r *rejections) each(f func(prefix string, first *compile.Rejected, n int)) {
+	all := r.all()
+	count := make(map[string]int)
+	for i := range all {
+		count[all[i].Fragment.Scope.Prefix]++
+	}
+	for i := range all {
+		prefix := all[i].Fragment.Scope.Prefix
+		if n := count[prefix]; n > 0 {
+			f(prefix, &all[i], n)
+			delete(count, prefix)
+		}
+	}
+}
+
+// checks returns a check for /readyz and the status for each prefix. It does not make the router
+// unready: the other routes run.
+func (r *rejections) checks() (checks []api.Check) {
+	r.each(func(prefix string, first *compile.Rejected, n int) {
+		c := api.Check{Name: "includes/" + prefix, Message: first.String()}
+		if n > 1 {
+			c.Message += fmt.Sprintf(" (%d files have mistakes)", n)
+		}
+		checks = append(checks, c)
+	})
+	return checks
+}
+
+// conditions returns the conditions for an operator. The problems quote the text of the included
+// files only.
+func (r *rejections) conditions() (all []podevents.Condition) {
+	r.each(func(prefix string, first *compile.Rejected, _ int) {
+		all = append(all, podevents.Condition{
+			Reason: podevents.ConfigRejected, Subject: prefix, Message: fmt.Sprintf("a file of include %q was rejected: %s", prefix, first),
+		})
+	})
+	return all
+}
+
+// reportIncludes reports the included files with mistakes after a load of the configuration.
+func (r *router) reportIncludes() {
+	plan := r.Set.Plan
+	r.rejected.now.Store(&plan.Rejected)
+	r.Metrics.IncludeRejected.Reset()
+	for _, f := range plan.Config.Fragments {
+		r.Metrics.IncludeRejected.WithLabelValues(f.Scope.Prefix).Set(0)
+	}
+	for i := range plan.Rejected {
+		one := &plan.Rejected[i]
+		r.Metrics.IncludeRejected.WithLabelValues(one.Fragment.Scope.Prefix).Inc()
+		for _, p := range one.Problems {
+			r.Log.Error("an included file was rejected", "include", one.Fragment.Scope.Prefix, "former", one.Former, "err", p.Error())
+		}
+	}
+}
