@@ -68,18 +68,21 @@ func (c *compiler) adviseRoutes(ctx context.Context, routes []Route) {
 func (c *compiler) adviseRest(p *Plan) {
 	c.adviseSources(p)
 	c.adviseComponents()
-	c.adviseIncludes()
+	for _, p := range emptyPaths(c.cfg) {
+		c.warnf(p)
+	}
 }
 
-// adviseIncludes warns of paths of includes without a file.
-func (c *compiler) adviseIncludes() {
-	for _, i := range c.cfg.Include {
+// emptyPaths warns of paths of includes without a file.
+func emptyPaths(cfg *config.Config) (warnings config.Problems) {
+	for _, i := range cfg.Include {
 		for k, item := range i.Node.At("files").Items() {
 			if names, err := files.Match(i.Files[k]); err == nil && len(names) == 0 {
-				c.warnf(item.Problemf("no file matches it now: routes are added when there is one"))
+				warnings = append(warnings, item.Problemf("no file matches it now: routes are added when there is one"))
 			}
 		}
 	}
+	return warnings
 }
 
 // adviseOps warns of ops that no source of a route produces.

@@ -50,19 +50,27 @@ func (r *Rejected) String() string {
 	return text + "; its routes are disabled"
 }
 
-// fragments compiles the fragments of the configuration. It adds the routes of those without
-// mistakes to the plan, and those of the former text of the others.
-func (c *compiler) fragments(ctx context.Context) {
+// fragments compiles the fragments of a configuration.
+type fragments struct {
+	*compiler // of the configuration
+
+	envs  environments
+	names config.Names
+}
+
+// addFragments adds the routes of the fragments without mistakes to the plan, and those of the
+// former text of the others.
+func (c *compiler) addFragments(ctx context.Context) {
 	p := c.plan
 	p.Accepted = make(map[string][]byte)
 	if len(c.main.Fragments) == 0 {
 		return
 	}
-	envs, names := make(environments), make(config.Names)
+	all := fragments{c, make(environments), make(config.Names)}
 	for _, f := range c.main.Fragments {
 		problems := f.Problems
 		if f.Config != nil {
-			problems = c.fragment(ctx, f, f.Config, f.Problems, envs, names)
+			problems = all.add(ctx, f, f.Config, f.Problems)
 		}
 		switch {
 		case len(problems) == 0:
@@ -73,7 +81,7 @@ func (c *compiler) fragments(ctx context.Context) {
 			if f.Former != nil { // it may be valid again later
 				p.Accepted[f.Key()] = f.Former
 			}
-			p.Rejected = append(p.Rejected, Rejected{f, problems, c.former(ctx, f, envs, names)})
+			p.Rejected = append(p.Rejected, Rejected{f, problems, all.addFormer(ctx, f)})
 		}
 	}
 	cfg := *c.main
@@ -84,32 +92,32 @@ func (c *compiler) fragments(ctx context.Context) {
 	p.Config = &cfg
 }
 
-// former adds the routes of the former text of a fragment to the plan, and reports whether there is
-// one without mistakes.
-func (c *compiler) former(ctx context.Context, f *config.Fragment, envs environments, names config.Names) bool {
+// addFormer adds the routes of the former text of a fragment to the plan, and reports whether there
+// is one without mistakes.
+func (c *fragments) addFormer(ctx context.Context, f *config.Fragment) bool {
 	if f.Former == nil {
 		return false
 	}
 	cfg, problems := c.main.Fragment(f, f.Former)
-	if cfg == nil || len(c.fragment(ctx, f, cfg, problems, envs, names)) > 0 {
+	if cfg == nil || len(c.add(ctx, f, cfg, problems)) > 0 {
 		return false
 	}
 	return true
 }
 
-// fragment compiles a text of a fragment, which may have problems already. Without problems it adds
-// the routes to the plan.
-func (c *compiler) fragment(ctx context.Context, f *config.Fragment, cfg *config.Config, problems config.Problems, envs environments, names config.Names) config.Problems {
-	of := *c
+// add compiles a text of a fragment, which may have problems already. Without problems it adds the
+// routes to the plan.
+func (c *fragments) add(ctx context.Context, f *config.Fragment, cfg *config.Config, problems config.Problems) config.Problems {
+	of := *c.compiler
 	of.cfg, of.problems, of.warnings = cfg, slices.Clone(problems), nil
 	of.used.defines = make(map[string]bool)
 	var err error
-	if of.env, err = envs.of(&of); err != nil {
+	if of.env, err = c.envs.of(&of); err != nil {
 		return append(of.problems, ProblemsOf(cfg, nil, nil, err)...).Sorted()
 	}
 	routes := of.routes(cfg.Routes)
 	if len(of.problems) == 0 {
-		of.problems = names.Add(&config.Fragment{Name: f.Name, Data: f.Data, Scope: f.Scope, Config: cfg})
+		of.problems = c.names.Add(&config.Fragment{Name: f.Name, Data: f.Data, Scope: f.Scope, Config: cfg})
 	}
 	if len(of.problems) > 0 {
 		return of.problems.Sorted()

@@ -103,7 +103,7 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 	}
 	p.Routes = c.routes(slices.DeleteFunc(slices.Clone(cfg.Routes), func(r *config.Route) bool { return r.Fragment != nil }))
 	sound := len(c.problems) == 0
-	c.fragments(ctx)
+	c.addFragments(ctx)
 	if advise && sound {
 		c.adviseRoutes(ctx, p.Routes)
 		c.adviseRest(p)

@@ -153,7 +153,7 @@ func (c *Config) checkIncludes(n Node) (problems Problems) {
 		problems = append(problems, c.checkReferences(i.Node.At("sinks"), i.Sinks, kindSink)...)
 		problems = append(problems, c.checkReferences(i.Node.At("handlers"), i.Handlers, kindHandler)...)
 	}
-	if keys := n.Keys(); c.main == nil && !slices.Contains(keys, "routes") && !slices.Contains(keys, "include") {
+	if keys := n.Keys(); c.main == nil && n.yaml.Kind == yaml.MappingNode && !slices.Contains(keys, "routes") && !slices.Contains(keys, "include") {
 		problems = append(problems, n.Problemf("routes is missing"))
 	}
 	return problems
