@@ -133,7 +133,7 @@ func (c *compiler) routes(configured []*config.Route) (routes []Route) {
 			c.outlines(&routes[i], c.known.Set, c.kinds)
 		}
 	}
-	c.checkSecretChains(routes)
+	c.problems = append(c.problems, secretChains(routes)...)
 	return routes
 }
 

@@ -123,9 +123,9 @@ func (k *Plans) Make(ctx context.Context, in Input, components Components, clien
 	return p, found
 }
 
-// checkSecretChains refuses routes that would make a downstream route write data of Secrets to
+// secretChains refuses routes that would make a downstream route write data of Secrets to
 // disk. Only a compiled plan shows which routes see Secrets.
-func (c *compiler) checkSecretChains(routes []Route) {
+func secretChains(routes []Route) (problems config.Problems) {
 	for i := range routes {
 		r := &routes[i]
 		for k := range r.To {
@@ -134,11 +134,12 @@ func (c *compiler) checkSecretChains(routes []Route) {
 				continue
 			}
 			for _, source := range r.SecretSources {
-				c.problems = append(c.problems, target.Node.Problemf("the backlog of route %q in state.dir would contain events made of Secrets (source %q), which are "+
+				problems = append(problems, target.Node.Problemf("the backlog of route %q in state.dir would contain events made of Secrets (source %q), which are "+
 					"never written to disk: combine both routes in one, or remove state.dir", target.Route, source))
 			}
 		}
 	}
+	return problems
 }
 
 // checkEventUse refuses `event` and `events` in the expressions of a route with its own sources.

@@ -15,8 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/config/yamlfile"
 )
 
-// AllNamespaces, as the namespace of a [Scope], stands for all namespaces and for the objects
-// without one.
+// AllNamespaces is the element of Scope.Namespaces that stands for all namespaces and for the
+// objects without one.
 const AllNamespaces = "*"
 
 // The limits of one scope. They bound the harm that the author of a fragment can do.
@@ -190,7 +190,7 @@ func (c *Config) addFragments(others []*Fragment) (problems Problems) {
 				problems = append(problems, item.Problemf("%v", err))
 			}
 			for _, name := range names {
-				c.Fragments = append(c.Fragments, c.readFragment(i.Files[k], name, scope))
+				c.Fragments = append(c.Fragments, c.readFragment(name, scope))
 			}
 		}
 	}
@@ -219,7 +219,7 @@ func (c *Config) addFragments(others []*Fragment) (problems Problems) {
 
 // readFragment reads an included file. A link may not lead out of the folder that the include
 // names: the author of a fragment must not read other files through its problems.
-func (c *Config) readFragment(pattern, name string, scope *Scope) *Fragment {
+func (c *Config) readFragment(name string, scope *Scope) *Fragment {
 	f := &Fragment{Name: name, Scope: scope}
 	dir := filepath.Dir(name)
 	if inside, err := inAny([]string{dir}, name); err != nil || !inside {
