@@ -104,13 +104,13 @@ func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) 
 		}
 		return program
 	}
-	c.problems = append(c.problems, c.explain(e, usage, sources, err)...)
+	c.problems = append(c.problems, explainFailure(c, e, usage, sources, err)...)
 	return nil
 }
 
-// explain locates the errors of an expression. If a fragment looks up a source that it may not use,
+// explainFailure locates the errors of an expression. If a fragment looks up a source that it may not use,
 // that is the problem.
-func (c *compiler) explain(e *config.Expr, usage expr.Usage, sources []string, err error) config.Problems {
+func explainFailure(c *compiler, e *config.Expr, usage expr.Usage, sources []string, err error) config.Problems {
 	if c.cfg != c.main {
 		cfg := *c.cfg
 		cfg.Sources = c.main.Sources

@@ -89,7 +89,7 @@ func (c *compiler) requeue(r *config.Route) map[string]*expr.Program {
 		}
 		program, err := c.env.CompileObjects(e.Text, source, r.From...)
 		if err != nil {
-			c.problems = append(c.problems, c.explain(&e, expr.Objects, []string{source}, err)...)
+			c.problems = append(c.problems, explainFailure(c, &e, expr.Objects, []string{source}, err)...)
 			continue
 		}
 		c.checkLookups(&e, program)
