@@ -22,6 +22,8 @@ const (
 	flagRedelivered = 4
 	flagLate        = 8
 	flagRepeat      = 16
+
+	flagTraced = 1 // of a batch
 )
 
 // The fields of a delta's meta table.
@@ -216,6 +218,9 @@ func (s *server) delta(in []byte, i uint32) Delta {
 			return nil // the host is older
 		}
 		return piece(in, fields[8*i:])
+	}
+	if le.Uint16(in[6:])&flagTraced != 0 {
+		d.TraceParent = string(piece(in, in[headerSize+le.Uint32(in[8:])*recordSize+8*i:]))
 	}
 	d.Source, d.Cluster = s.name(field(metaSource)), s.name(field(metaCluster))
 	d.Resource, d.Kind = s.name(field(metaResource)), s.name(field(metaKind))

@@ -91,6 +91,11 @@ type Delta struct {
 	// source.
 	Event *RouteEvent
 
+	// TraceParent identifies the span of the delta in its route, in the form of W3C Trace Context:
+	// pass it on as the header traceparent of requests. It is empty unless the router exports
+	// traces.
+	TraceParent string
+
 	Seen time.Time // the time at which the router received the change
 
 	index uint32 // in the batch

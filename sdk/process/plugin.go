@@ -125,6 +125,11 @@ type Delta struct {
 	// source.
 	Event *RouteEvent
 
+	// TraceParent identifies the span of the delta in its route, in the form of W3C Trace Context:
+	// pass it on as the header traceparent of requests. It is empty unless the router exports
+	// traces.
+	TraceParent string
+
 	// the time at which the router received the change, or at which a report caused by time was due
 	Seen time.Time
 }

@@ -66,7 +66,7 @@ func TestHarness(t *testing.T) {
 		{
 			Op: process.Entered, Source: "pods", Cluster: "c", Resource: "v1/pods", Kind: "Pod", Namespace: "n", Name: "a", UID: "u", ResourceVersion: "7",
 			Object: []byte("{}"), OldObject: []byte(`{"a":1}`), Initial: true, Stale: true, Redelivered: true, Late: true, Repeat: true,
-			Since: seen.Add(-time.Hour), Suppressed: 7, Seen: seen,
+			Since: seen.Add(-time.Hour), Suppressed: 7, Seen: seen, TraceParent: "00-1-2-01",
 			Event: &process.RouteEvent{ID: "i", Type: "t", Source: "/s", Subject: "n/a", Route: "r", Time: seen, Data: []byte(`{"a":1}`)},
 		},
 		{Op: process.Updated, Object: []byte("{}"), Seen: seen},

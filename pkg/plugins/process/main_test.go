@@ -218,7 +218,7 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 		}
 		return one(cmd.Process.Pid)
 	case "time":
-		return one(map[string]any{"op": d.Op.String(), "since": d.Since, "late": d.Late, "repeat": d.Repeat, "suppressed": d.Suppressed, "seen": d.Seen, "event": made(d.Event)})
+		return one(map[string]any{"op": d.Op.String(), "since": d.Since, "late": d.Late, "repeat": d.Repeat, "suppressed": d.Suppressed, "traceParent": d.TraceParent, "seen": d.Seen, "event": made(d.Event)})
 	case "ask":
 		return ask(ctx, r, rest)
 	}

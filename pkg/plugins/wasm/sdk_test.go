@@ -159,6 +159,17 @@ func testEcho(t *testing.T, handler plugins.Handler) {
 	fed, fedAgain := limited, held
 	fed.Event, fed.Suppressed, fedAgain.Event = made, 0, made
 	deltas = append(deltas, &held, &limited, &again, deltas[0], &left, &fed, &held, &fedAgain, deltas[0])
+	expectEcho(t, handler, deltas)
+	for i, d := range deltas {
+		traced := *d
+		traced.TraceParent = fmt.Sprintf("00-0102030405060708090a0b0c0d0e0f10-%016x-01", i)
+		deltas[i] = &traced
+	}
+	expectEcho(t, handler, deltas)
+}
+
+func expectEcho(t *testing.T, handler plugins.Handler, deltas []*event.Delta) {
+	t.Helper()
 	for i, r := range handle(t, handler, deltas) {
 		d, o := deltas[i], deltas[i].Object()
 		if len(r.Events) != 1 {
@@ -174,6 +185,7 @@ func testEcho(t *testing.T, handler plugins.Handler) {
 			"object": json.RawMessage(o.JSON()), "oldObject": old,
 			"initial": d.Initial, "stale": d.Stale, "redelivered": d.Redelivered, "seen": d.Seen,
 			"since": d.Since, "late": d.Late, "repeat": d.Repeat > 0, "suppressed": d.Suppressed, "event": shownEvent(d.Event),
+			"traceParent": d.TraceParent,
 		})
 		must.Succeed(t, err)
 		e := r.Events[0]

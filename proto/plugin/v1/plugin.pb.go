@@ -435,6 +435,7 @@ type Delta struct {
 	Repeat        bool        `protobuf:"varint,18,opt,name=repeat,proto3" json:"repeat,omitempty"`                                      // entered that was told before: a reminder
 	Suppressed    int64       `protobuf:"varint,19,opt,name=suppressed,proto3" json:"suppressed,omitempty"`                              // how many deltas of its key the limit of the route held back before this one
 	Event         *RouteEvent `protobuf:"bytes,20,opt,name=event,proto3" json:"event,omitempty"`                                         // what another route made of the delta before it gave it to this one; absent: the delta comes from its source
+	TraceParent   string      `protobuf:"bytes,21,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`          // of W3C Trace Context: the span of the delta; absent unless the router exports traces
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -607,6 +608,13 @@ func (x *Delta) GetEvent() *RouteEvent {
 		return x.Event
 	}
 	return nil
+}
+
+func (x *Delta) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
 }
 
 // RouteEvent is an event that another route made.
@@ -1525,7 +1533,7 @@ const file_plugin_v1_plugin_proto_rawDesc = "" +
 	"\n" +
 	"host_token\x18\x05 \x01(\tR\thostToken\")\n" +
 	"\x11ConfigureResponse\x12\x14\n" +
-	"\x05error\x18\x01 \x01(\tR\x05error\"\xe6\x04\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\"\x89\x05\n" +
 	"\x05Delta\x12)\n" +
 	"\x02op\x18\x01 \x01(\x0e2\x19.deltarouter.plugin.v1.OpR\x02op\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x18\n" +
@@ -1551,7 +1559,8 @@ const file_plugin_v1_plugin_proto_rawDesc = "" +
 	"\n" +
 	"suppressed\x18\x13 \x01(\x03R\n" +
 	"suppressed\x127\n" +
-	"\x05event\x18\x14 \x01(\v2!.deltarouter.plugin.v1.RouteEventR\x05event\"\xb2\x01\n" +
+	"\x05event\x18\x14 \x01(\v2!.deltarouter.plugin.v1.RouteEventR\x05event\x12!\n" +
+	"\ftrace_parent\x18\x15 \x01(\tR\vtraceParent\"\xb2\x01\n" +
 	"\n" +
 	"RouteEvent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +

@@ -7,8 +7,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// The layout of a batch: a header, one record per delta, then the data to which records refer by
-// offset and length. Offsets count from the start of the batch. All numbers are little-endian.
+// The layout of a batch: a header, one record per delta, with flagTraced one reference per delta to
+// its traceparent, then the data to which these refer by offset and length. Offsets count from the start of the batch. All numbers are little-endian.
 // docs/ABI.md specifies each byte.
 const (
 	batchMagic  = 0x31525452 // "RTR1"
@@ -24,6 +24,9 @@ const (
 	flagRedelivered = 4
 	flagLate        = 8
 	flagRepeat      = 16
+
+	flagTraced = 1 // of a batch
+	refSize    = 8
 )
 
 // sharedFields is the number of the first fields of the meta table, which are the same for most
@@ -60,6 +63,9 @@ func (s *Sizer) Delta(d *event.Delta) int {
 		n += len(d.Source) + len(r.Cluster) + len(r.Group) + len(r.Version) + len(r.Resource) + 2 + len(r.Kind)
 	}
 	n += len(o.Key().Namespace) + len(o.Key().Name) + len(o.UID()) + len(o.ResourceVersion())
+	if d.TraceParent != "" {
+		n += refSize + len(d.TraceParent)
+	}
 	if e := d.Event; e != nil {
 		n += len(e.ID) + len(e.Type) + len(e.Source) + len(e.Subject) + len(e.Route) + len(e.Data)
 	}
@@ -77,15 +83,34 @@ func (s *Sizer) Delta(d *event.Delta) int {
 func EncodeBatch(buf []byte, batch []*event.Delta, first uint64) int {
 	le := binary.LittleEndian
 	e := encoder{buf: buf, end: HeaderSize + recordSize*len(batch)}
+	refs, flags := e.end, uint16(0)
+	if isTraced(batch) {
+		flags = flagTraced
+		e.end += refSize * len(batch)
+		for i, d := range batch {
+			put(&e, buf[refs+refSize*i:], d.TraceParent)
+		}
+	}
 	for i, d := range batch {
 		e.record(buf[HeaderSize+recordSize*i:][:recordSize], d, first+uint64(i))
 	}
 	le.PutUint32(buf[0:], batchMagic)
 	le.PutUint16(buf[4:], Version)
-	le.PutUint16(buf[6:], 0) // flags
+	le.PutUint16(buf[6:], flags)
 	le.PutUint32(buf[8:], uint32(len(batch)))
 	le.PutUint32(buf[12:], uint32(e.end))
 	return e.end
+}
+
+// isTraced reports whether all deltas of a batch have a traceparent. A reload turns tracing on or off
+// between two deltas; a mixed batch has none.
+func isTraced(batch []*event.Delta) bool {
+	for _, d := range batch {
+		if d.TraceParent == "" {
+			return false
+		}
+	}
+	return len(batch) > 0
 }
 
 // encoder appends to a batch.

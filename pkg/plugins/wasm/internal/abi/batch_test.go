@@ -92,3 +92,33 @@ func TestBatchRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestTracedLayout compares the references of a traced batch with docs/ABI.md. A batch with a delta
+// that is not traced has none, and is the same as without tracing.
+func TestTracedLayout(t *testing.T) {
+	o, err := event.ParseObject(&event.Resource{Cluster: "c"}, `{"metadata":{"name":"a"}}`)
+	must.Succeed(t, err)
+	encode := func(parents ...string) []byte {
+		var batch []*event.Delta
+		room, s := HeaderSize, Sizer{}
+		for _, parent := range parents {
+			d := &event.Delta{Op: event.Added, New: o, Seen: time.Unix(1, 0), TraceParent: parent}
+			batch, room = append(batch, d), room+s.Delta(d)
+		}
+		buf := []byte(strings.Repeat("\xff", room))
+		return buf[:EncodeBatch(buf, batch, 0)]
+	}
+	le, got := binary.LittleEndian, encode("00-a-b-01", "00-cc-d-00")
+	if flags := le.Uint16(got[6:]); flags != 1 {
+		t.Errorf("flags %d", flags)
+	}
+	for i, want := range []string{"00-a-b-01", "00-cc-d-00"} {
+		ref := got[16+32*2+8*i:]
+		if text := got[le.Uint32(ref):][:le.Uint32(ref[4:])]; string(text) != want {
+			t.Errorf("delta %d has %q, want %q", i, text, want)
+		}
+	}
+	if off := encode("", ""); !slices.Equal(encode("00-a-b-01", ""), off) || !slices.Equal(encode("", "00-a-b-01"), off) || le.Uint16(off[6:]) != 0 {
+		t.Error("a delta that is not traced changes the batch")
+	}
+}
