@@ -250,3 +250,18 @@ func TestRetry(t *testing.T) {
 		t.Errorf("%v spans are counted", n)
 	}
 }
+
+// TestFlush: the close sends all spans that wait, in several requests.
+func TestFlush(t *testing.T) {
+	const records = 1500
+	r := &receiver{}
+	e, m := open(t, r, "")
+	for i := range records {
+		e.Export(record(byte(i)))
+	}
+	closeWithin(t, e, time.Minute)
+	if n := count(m, metrics.SpansExported); n != 4*records || r.asked < 4*records/(512+4) {
+		t.Errorf("%v spans were exported in %d requests", n, r.asked)
+	}
+	e.Export(record(0)) // too late, and lost
+}
