@@ -130,15 +130,20 @@ func (p *pod) use(found *corev1.Pod) error {
 	case found.Status.Phase != corev1.PodRunning:
 		return fmt.Errorf("pod %s does not run, its phase is %s: see kubectl -n %s describe pod %s", p, found.Status.Phase, p.namespace, p.name)
 	}
-	p.port = defaultPort
+	p.port = portOf(found)
+	return nil
+}
+
+// portOf returns the first port with the name, or the default.
+func portOf(found *corev1.Pod) int32 {
 	for i := range found.Spec.Containers {
 		for _, port := range found.Spec.Containers[i].Ports {
 			if port.Name == portName {
-				p.port = port.ContainerPort
+				return port.ContainerPort
 			}
 		}
 	}
-	return nil
+	return defaultPort
 }
 
 // unreachable words an error of a request to the API server.

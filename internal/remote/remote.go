@@ -4,9 +4,11 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -26,6 +28,8 @@ const maxHeaders = 64 << 10
 type Options struct {
 	Addr string // as in listen.api, or an https URL
 	CA   string // file with the certificate authorities of an https URL; empty: those of the system
+	// The PEM certificate of a router that serves TLS at Addr. No other one is accepted there.
+	Certificate string
 
 	Pod string // [NAMESPACE/]NAME, instead of Addr
 
@@ -81,6 +85,8 @@ func Open(ctx context.Context, o Options) (*api.Client, error) {
 		return inPod(ctx, o)
 	case strings.HasPrefix(o.Addr, "https://"):
 		return secured(o)
+	case o.Certificate != "":
+		return pinned(o)
 	case o.Kubeconfig == "" && o.Context == "":
 		return api.NewClientAt(api.Local(o.Addr).Wrapped(anonymous)), nil
 	}
@@ -119,7 +125,36 @@ func secured(o Options) (*api.Client, error) {
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeaders, TLSClientConfig: settings,
 	}
-	way := api.Endpoint{Name: o.Addr, URL: strings.TrimRight(o.Addr, "/"), Transport: transport}
+	return overTLS(o, api.Endpoint{Name: o.Addr, URL: strings.TrimRight(o.Addr, "/"), Transport: transport})
+}
+
+// pinned returns a client of a router whose certificate is known from its configuration.
+func pinned(o Options) (*api.Client, error) {
+	block, _ := pem.Decode([]byte(o.Certificate))
+	host, port, err := net.SplitHostPort(o.Addr)
+	if err != nil || block == nil {
+		return nil, fmt.Errorf("the address %q and the certificate of the router do not fit: see listen in its configuration", o.Addr)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1" // it listens on all addresses
+	}
+	settings := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		InsecureSkipVerify: true, // VerifyConnection is stricter
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if !bytes.Equal(state.PeerCertificates[0].Raw, block.Bytes) {
+				return &api.UnreachableError{Text: fmt.Sprintf("the server at %s has another certificate than the configuration of the router (listen.tls.cert): is it that router?", o.Addr)}
+			}
+			return nil
+		},
+	}
+	// No proxy: the router runs on this machine.
+	transport := &http.Transport{DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeaders, TLSClientConfig: settings}
+	return overTLS(o, api.Endpoint{Name: o.Addr, URL: "https://" + net.JoinHostPort(host, port), Transport: transport})
+}
+
+// overTLS returns a client with the credentials of the user, if a kubeconfig is named.
+func overTLS(o Options, way api.Endpoint) (*api.Client, error) {
 	if o.Kubeconfig == "" && o.Context == "" {
 		return api.NewClientAt(way.Wrapped(anonymous)), nil
 	}
@@ -127,6 +162,6 @@ func secured(o Options) (*api.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.present(settings)
+	u.present(way.Transport.(*http.Transport).TLSClientConfig)
 	return api.NewClientAt(way.Wrapped(u.login)), nil
 }

@@ -147,7 +147,8 @@ func answer(w http.ResponseWriter, status int, message string) {
 // pod returns a pod in JSON, with a port of this name.
 func pod(phase, portName string, port int) string {
 	return fmt.Sprintf(`{"kind": "Pod", "spec": {"containers": [{"name": "sidecar"}, {"name": "router", "ports": [
-		{"name": "probes", "containerPort": 1}, {"name": %q, "containerPort": %d}]}]}, "status": {"phase": %q}}`, portName, port, phase)
+		{"name": "probes", "containerPort": 1}, {"name": %[1]q, "containerPort": %[2]d}]},
+		{"name": "other", "ports": [{"name": "api", "containerPort": 2}]}]}, "status": {"phase": %[3]q}}`, portName, port, phase)
 }
 
 // kubeconfig writes a kubeconfig whose context is in the namespace ops.
@@ -334,7 +335,8 @@ func TestAddress(t *testing.T) {
 	plain, secure := newRouter(t, "of-the-user", false), newRouter(t, "of-the-user", true)
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	must.Succeed(t, os.WriteFile(ca, pemOf(secure.Certificate().Raw), 0o600))
-	kubeconfig := newCluster(t).kubeconfig(t, ofTheUser)
+	kubeconfig, certificate := newCluster(t).kubeconfig(t, ofTheUser), string(pemOf(secure.Certificate().Raw))
+	another := string(pemOf([]byte("another")))
 	at := plain.Listener.Addr().String()
 	for _, c := range []struct {
 		name    string
@@ -354,6 +356,11 @@ func TestAddress(t *testing.T) {
 		{"ca of a tunnel", remote.Options{Pod: "p", CA: ca}, "-ca is for -api https://HOST:PORT"},
 		{"http", remote.Options{Addr: plain.URL}, "leave http:// out"},
 		{"a path", remote.Options{Addr: secure.URL + "/api"}, "write https://HOST:PORT"},
+		{"pinned", remote.Options{Addr: strings.TrimPrefix(secure.URL, "https://"), Certificate: certificate, Context: "here", Kubeconfig: kubeconfig}, ""},
+		{"pinned, all addresses", remote.Options{Addr: fmt.Sprintf(":%d", secure.port()), Certificate: certificate, Kubeconfig: kubeconfig}, ""},
+		{"pinned without credentials", remote.Options{Addr: fmt.Sprintf(":%d", secure.port()), Certificate: certificate}, "the router asks for credentials"},
+		{"another certificate", remote.Options{Addr: strings.TrimPrefix(secure.URL, "https://"), Certificate: another, Kubeconfig: kubeconfig}, "has another certificate than the configuration of the router (listen.tls.cert)"},
+		{"no certificate", remote.Options{Addr: at, Certificate: "-"}, "do not fit"},
 		{"credentials in the clear", remote.Options{Addr: "router.example:8484", Kubeconfig: kubeconfig}, "the credentials of a kubeconfig are not sent without TLS"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
