@@ -56,19 +56,28 @@ func (r *Remote) Connect(ctx context.Context) error {
 	}
 	if r.To.Addr == "" && r.To.Pod == "" {
 		cfg, problems := config.Load(r.Config, config.Policy{})
-		if cfg != nil {
-			// also if there are mistakes elsewhere: the variables of the router may not be set here
-			r.To.Addr = cfg.Listen.API
-		}
 		switch {
-		case r.To.Addr != "":
+		case cfg != nil && cfg.Listen.API != "":
+			// also if there are mistakes elsewhere: the variables of the router may not be set here
+			return r.ConnectTo(ctx, cfg)
 		case len(problems) > 0:
 			return problems
-		default:
-			return Invalid(fmt.Errorf(`%s has no listen.api: add listen: {api: "127.0.0.1:8484"} and restart the router; for a router in a cluster, name its pod with -in`, r.Config))
 		}
+		return Invalid(fmt.Errorf(`%s has no listen.api: add listen: {api: "127.0.0.1:8484"} and restart the router; for a router in a cluster, name its pod with -in`, r.Config))
 	}
 	var err error
+	r.Client, err = remote.Open(ctx, r.To)
+	return err
+}
+
+// ConnectTo finds the router of a configuration, which has listen.api.
+func (r *Remote) ConnectTo(ctx context.Context, cfg *config.Config) (err error) {
+	r.To.Addr = cfg.Listen.API
+	if cert := cfg.Listen.TLS.Cert; !cert.IsZero() {
+		if r.To.Certificate, err = cert.Value(); err != nil {
+			return fmt.Errorf("listen.tls.cert: %w", err)
+		}
+	}
 	r.Client, err = remote.Open(ctx, r.To)
 	return err
 }

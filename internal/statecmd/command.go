@@ -16,7 +16,6 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint/archive"
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -166,8 +165,7 @@ func (c *selection) open(ctx context.Context, folder []string) (*checkpoint.DB, 
 	case c.cfg.Listen.API == "":
 		return nil, fmt.Errorf("%s is used by %s, and %s has no listen.api: add it and restart the router, or stop the router", c.path, locked.Holder(), c.Config)
 	}
-	c.Client = api.NewClient(c.cfg.Listen.API)
-	return nil, nil //nolint:nilnil // as promised
+	return nil, c.ConnectTo(ctx, c.cfg)
 }
 
 // configure loads the configuration, if the command line names it or it is needed.

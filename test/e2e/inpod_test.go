@@ -9,13 +9,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/deltarouter/deltarouter/test/kubelettest"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
+	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
 const inPodConfig = `
@@ -31,20 +34,23 @@ type inPod struct {
 	sandbox *sandboxtest.Sandbox
 	kubelet *kubelettest.Kubelet
 	ns      string
+	file    string // of the configuration
+	text    string // the configuration
 	port    string // of listen.api
 	admin   string // a kubeconfig
 }
 
 // startInPod runs a router, and makes a pod for it whose kubelet is a stand-in: the connections of a
 // tunnel go from the API server to the kubelet, and from there to the router on this machine.
-func startInPod(t *testing.T, s *sandboxtest.Sandbox, ns, config string) *inPod {
+func startInPod(t *testing.T, s *sandboxtest.Sandbox, ns, listen string) *inPod {
 	t.Helper()
 	p := &inPod{sandbox: s, ns: ns, admin: s.Kubeconfig(), kubelet: kubelettest.Start(t)}
-	file := routertest.Install(t, p.admin, config)
-	text, err := os.ReadFile(file)
+	p.file = routertest.Install(t, p.admin, fmt.Sprintf(inPodConfig, ns))
+	text, err := os.ReadFile(p.file)
 	must.Succeed(t, err)
-	must.Succeed(t, os.WriteFile(file, []byte(strings.Replace(string(text), `listen: {`, `listen: {api: "127.0.0.1:0", `, 1)), 0o600))
-	p.Router = routertest.StartFile(t, file)
+	p.text = strings.Replace(string(text), `listen: {`, `listen: {api: "127.0.0.1:0", `+listen, 1)
+	must.Succeed(t, os.WriteFile(p.file, []byte(p.text), 0o600))
+	p.Router = routertest.StartFile(t, p.file)
 	p.Ready(t)
 	address := regexp.MustCompile(`"for":"api","address":"127.0.0.1:(\d+)"`)
 	p.WaitLog(t, "the address of the API", func(log string) bool {
@@ -80,7 +86,7 @@ func TestInPod(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	maps.Make(routertest.ConfigMap("m0", "0"))
-	p := startInPod(t, s, ns, fmt.Sprintf(inPodConfig, ns))
+	p := startInPod(t, s, ns, "")
 
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	for _, c := range []struct {
@@ -132,7 +138,7 @@ func TestInPod(t *testing.T) {
 // pods/portforward is the right to it. A user with this right alone gets no WebSocket.
 func TestInPodRights(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
-	p := startInPod(t, s, ns, fmt.Sprintf(inPodConfig, ns))
+	p := startInPod(t, s, ns, "")
 	for _, c := range []struct {
 		resource, verb string // granted before
 		want           string
@@ -157,5 +163,62 @@ func TestInPodRights(t *testing.T) {
 	}
 	if out, _ := p.router(t, s.LimitedKubeconfig(), "status", "-context", "none"); !strings.Contains(out, `context "none" does not exist`) {
 		t.Errorf("a context that does not exist: %s", out)
+	}
+}
+
+// TestInPodAccess shows that a router with listen.access and TLS knows the user by the kubeconfig: by
+// the token, or by the client certificate, with -in and with the other ways to it.
+func TestInPodAccess(t *testing.T) {
+	// Guarantee: cli-in-pod
+	s, ns := sandboxtest.StartNamespace(t)
+	authority, dir := sinktest.NewAuthority(t), t.TempDir()
+	ca := sinktest.File(t, "ca.crt", authority.PEM)
+	p := startInPod(t, s, ns, fmt.Sprintf("access: kubernetes, tls: {%s, clientCA: {file: %q}}, ", authority.Files(), ca))
+	ann, key := authority.IssueTo("ann-"+ns, time.Hour)
+	s.Apply(t, "", fmt.Sprintf(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: %s-dropper},
+  rules: [{nonResourceURLs: [/api/v1/deadletters/drop], verbs: [create]}]}`, ns)+"\n"+bindingOf("", ns+"-dropper", ns+"-dropper", "ann-"+ns))
+	s.Grant(t, ns, "", []string{"pods"}, []string{"get"})
+	s.Grant(t, ns, "", []string{"pods/portforward"}, []string{"create"})
+	limited, certified := s.LimitedKubeconfig(), filepath.Join(dir, "certified")
+	k, err := clientcmd.LoadFromFile(limited)
+	must.Succeed(t, err)
+	for _, user := range k.AuthInfos { // the user limited at the API server, ann at the router
+		user.ClientCertificateData, user.ClientKeyData = []byte(ann), []byte(key)
+	}
+	must.Succeed(t, clientcmd.WriteToFile(*k, certified))
+	config := sinktest.File(t, "config.yaml", strings.Replace(p.text, "127.0.0.1:0", "127.0.0.1:"+p.port, 1))
+	const dropped = "Dropped 0 dead letters"
+	address := []string{"-api", "https://127.0.0.1:" + p.port, "-ca", ca}
+	for _, c := range []struct {
+		name string
+		args []string
+		want string
+		code int
+	}{
+		{"the administrator", []string{"-in", ns + "/router-0", "-kubeconfig", p.admin}, dropped, 0},
+		{"without the right", []string{"-in", ns + "/router-0", "-kubeconfig", limited}, "user limited may not create /api/v1/deadletters/drop", 1},
+		{"by certificate", []string{"-in", ns + "/router-0", "-kubeconfig", certified}, dropped, 0},
+		{"-config without a kubeconfig", []string{"-config", config}, "the router asks for credentials: choose those of a kubeconfig", 1},
+		{"-config as administrator", []string{"-config", config, "-kubeconfig", p.admin}, dropped, 0},
+		{"-config without the right", []string{"-config", config, "-kubeconfig", limited}, "user limited may not create /api/v1/deadletters/drop", 1},
+		{"-config by certificate", []string{"-config", config, "-kubeconfig", certified}, dropped, 0},
+		{"-api as administrator", append(address, "-kubeconfig", p.admin), dropped, 0},
+		{"-api by certificate", append(address, "-kubeconfig", certified), dropped, 0},
+		{"-api with another authority", append(address[:2:2], "-kubeconfig", p.admin), "certificate signed by unknown authority", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out string
+			defer func() {
+				if t.Failed() {
+					t.Log(out)
+				}
+			}()
+			routertest.Poll(t, c.want, func() bool { // the API server learns of roles within moments
+				cmd := routertest.Command(append([]string{"dlq", "drop", "-route", "all"}, c.args...)...)
+				text, _ := cmd.CombinedOutput() // the exit code says it
+				out = string(text)
+				return strings.Contains(out, c.want) && cmd.ProcessState.ExitCode() == c.code
+			})
+		})
 	}
 }

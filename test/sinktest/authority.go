@@ -55,11 +55,14 @@ func encode(kind string, der []byte) string {
 }
 
 // Issue makes a certificate of 127.0.0.1 with a lifetime (negative: expired) and its key.
-func (a *Authority) Issue(last time.Duration) (cert, key string) {
+func (a *Authority) Issue(last time.Duration) (cert, key string) { return a.IssueTo("", last) }
+
+// IssueTo is Issue for a user, whose name is the common name.
+func (a *Authority) IssueTo(user string, last time.Duration) (cert, key string) {
 	a.t.Helper()
 	own := newKey(a.t)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-2 * time.Hour),
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: user}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-2 * time.Hour),
 		NotAfter: time.Now().Add(last), KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &own.PublicKey, a.key)
