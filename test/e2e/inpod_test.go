@@ -176,7 +176,7 @@ func TestInPodAccess(t *testing.T) {
 	p := startInPod(t, s, ns, fmt.Sprintf("access: kubernetes, tls: {%s, clientCA: {file: %q}}, ", authority.Files(), ca))
 	ann, key := authority.IssueTo("ann-"+ns, time.Hour)
 	s.Apply(t, "", fmt.Sprintf(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: %s-dropper},
-  rules: [{nonResourceURLs: [/api/v1/deadletters/drop], verbs: [create]}]}`, ns)+"\n"+bindingOf("", ns+"-dropper", ns+"-dropper", "ann-"+ns))
+  rules: [{nonResourceURLs: [/deltarouter/v1/deadletters/drop], verbs: [create]}]}`, ns)+"\n"+bindingOf("", ns+"-dropper", ns+"-dropper", "ann-"+ns))
 	s.Grant(t, ns, "", []string{"pods"}, []string{"get"})
 	s.Grant(t, ns, "", []string{"pods/portforward"}, []string{"create"})
 	limited, certified := s.LimitedKubeconfig(), filepath.Join(dir, "certified")
@@ -196,11 +196,11 @@ func TestInPodAccess(t *testing.T) {
 		code int
 	}{
 		{"the administrator", []string{"-in", ns + "/router-0", "-kubeconfig", p.admin}, dropped, 0},
-		{"without the right", []string{"-in", ns + "/router-0", "-kubeconfig", limited}, "user limited may not create /api/v1/deadletters/drop", 1},
+		{"without the right", []string{"-in", ns + "/router-0", "-kubeconfig", limited}, `user "limited" may not create`, 1},
 		{"by certificate", []string{"-in", ns + "/router-0", "-kubeconfig", certified}, dropped, 0},
 		{"-config without a kubeconfig", []string{"-config", config}, "the router asks for credentials: choose those of a kubeconfig", 1},
 		{"-config as administrator", []string{"-config", config, "-kubeconfig", p.admin}, dropped, 0},
-		{"-config without the right", []string{"-config", config, "-kubeconfig", limited}, "user limited may not create /api/v1/deadletters/drop", 1},
+		{"-config without the right", []string{"-config", config, "-kubeconfig", limited}, `user "limited" may not create`, 1},
 		{"-config by certificate", []string{"-config", config, "-kubeconfig", certified}, dropped, 0},
 		{"-api as administrator", append(address, "-kubeconfig", p.admin), dropped, 0},
 		{"-api by certificate", append(address, "-kubeconfig", certified), dropped, 0},
