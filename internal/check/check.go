@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/config/files"
+	"github.com/deltarouter/deltarouter/internal/crds"
 	"github.com/deltarouter/deltarouter/internal/otlpconn"
 	"github.com/deltarouter/deltarouter/internal/podevents"
 	"github.com/deltarouter/deltarouter/internal/rbac"
@@ -102,12 +103,14 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 func (f *Findings) connect(ctx context.Context, path string, client *informer.Client, p *compile.Plan, components compile.Components) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
+	valid := len(f.Problems) == 0
 	pod, _ := podevents.PodFromEnv()
+	f.Problems = append(f.Problems, definitions(ctx, path, client, &p.Config.CustomResources)...)
 	access := Access(ctx, client, rbac.Of(p.Config, components, pod.Namespace), path)
 	f.Roles = access.Roles
 	f.Problems = append(f.Problems, access.Problems...)
 	f.Warnings = append(f.Warnings, access.Warnings...)
-	if len(f.Problems) == len(access.Problems) { // kinds cannot interpret an invalid configuration
+	if valid { // kinds cannot interpret an invalid configuration
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Handlers, components.Handlers)...)
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Sinks, components.Sinks)...)
 		f.Warnings = append(f.Warnings, probeTraces(ctx, p.Config.Traces)...)
@@ -152,3 +155,18 @@ func probeTraces(ctx context.Context, c *config.Traces) config.Problems {
 
 // connectTimeout bounds the requests for rights and the probes of sinks together.
 const connectTimeout = time.Minute
+
+// definitions reports that the cluster lacks the definitions of the objects that are granted
+// something.
+func definitions(ctx context.Context, path string, client *informer.Client, granted *config.CustomResources) config.Problems {
+	if granted.Routes == nil && granted.ClusterRoutes == nil {
+		return nil
+	}
+	if served, err := client.OpenAPI(ctx, crds.Group, crds.Version); err != nil || served != nil {
+		return nil // an error is reported with the rights
+	}
+	return config.Problems{{
+		File: path, Path: "customResources",
+		Message: "the cluster does not have these resources: apply their definitions with router crds | kubectl apply --server-side -f -",
+	}}
+}

@@ -235,6 +235,10 @@ func (c *compiler) adviseSources(p *Plan) {
 			from[name] = true
 		}
 	}
+	granted, _, _ := c.cfg.CustomResources.Granted()
+	for _, name := range granted {
+		from[name] = true
+	}
 	for _, grants := range p.Grants {
 		for _, g := range grants {
 			c.used.sources[g.Source] = true
@@ -278,6 +282,13 @@ func (c *compiler) adviseComponents() {
 		for _, t := range r.To {
 			sinks[t.Sink] = true
 		}
+	}
+	_, grantedSinks, grantedHandlers := c.cfg.CustomResources.Granted()
+	for _, name := range grantedHandlers {
+		handlers[name] = true
+	}
+	for _, name := range grantedSinks {
+		sinks[name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Handlers)) {
 		if !handlers[name] {

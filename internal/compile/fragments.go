@@ -81,7 +81,7 @@ func (c *compiler) addFragments(ctx context.Context) {
 			if f.Former != nil { // it may be valid again later
 				p.Accepted[f.Key()] = f.Former
 			}
-			p.Rejected = append(p.Rejected, Rejected{f, problems, all.addFormer(ctx, f)})
+			p.Rejected = append(p.Rejected, Rejected{f, f.Located(problems), all.addFormer(ctx, f)})
 		}
 	}
 	cfg := *c.main

@@ -24,7 +24,7 @@ state: {dir: ./state}
 sources: {pods: {resource: v1/pods}, nodes: {resource: v1/nodes}}
 handlers: {h: {wasm: {module: ./h.wasm}}}
 sinks: {out: {stdout: {}}, hook: {stdout: {}}}
-routes: [%s]
+customResources: {routes: {namespaces: ["*"], sources: [pods, nodes], sinks: [out, hook], handlers: [h]}}
 `
 
 // mistake is a spec that a rule rejects.
@@ -44,14 +44,14 @@ func read(t *testing.T, file string, into any) {
 	must.Succeed(t, json.Unmarshal(all.All, into))
 }
 
-// problemsOf returns the problems of a spec as a route of a file.
+// problemsOf returns the problems of a spec that the router reports.
 func problemsOf(t *testing.T, spec map[string]any) config.Problems {
 	t.Helper()
-	spec["name"] = "r"
-	text, err := json.Marshal(spec)
+	text, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "r", "namespace": "ns"}, "spec": spec})
 	must.Succeed(t, err)
-	_, problems := config.Parse("config.yaml", fmt.Appendf(nil, configuration, text), config.Policy{})
-	return problems
+	f := &config.Fragment{Name: "route/r -n ns", Data: text, Object: &config.ObjectRef{Namespace: "ns", Name: "r"}}
+	_, problems := config.Parse("config.yaml", []byte(configuration), config.Policy{}, f)
+	return append(problems, f.Located(f.Problems)...)
 }
 
 // TestRulesAgree shows that the router rejects the same routes as the rules, at the same key.
@@ -59,7 +59,7 @@ func TestRulesAgree(t *testing.T) {
 	var mistakes []mistake
 	read(t, "rules.yaml", &mistakes)
 	for _, m := range mistakes {
-		if !slices.ContainsFunc(problemsOf(t, m.Spec), func(p config.Problem) bool { return strings.HasPrefix(p.Path, "routes[0]."+m.Path) }) {
+		if !slices.ContainsFunc(problemsOf(t, m.Spec), func(p config.Problem) bool { return strings.HasPrefix(p.Path, "spec."+m.Path) }) {
 			t.Errorf("%s: %v: got %v", m.Path, m.Spec, problemsOf(t, m.Spec))
 		}
 	}

@@ -1,6 +1,7 @@
 package crds
 
 import (
+	"cmp"
 	"reflect"
 	"strconv"
 	"strings"
@@ -64,11 +65,20 @@ var names = map[string]bool{"from": true, "handler": true}
 
 // docs describe the keys of a route that have fewer forms than in a file.
 var docs = map[string]string{
-	"filter": "CEL, bool: true for the deltas that the route wants. With several sources, source is the name of the delta's. Absent: all deltas.",
-	"when":   "CEL, bool, over object and now: a condition. The route reports when it begins to hold for an object (entered), and when it ends (left).",
-	"from":   "The sources of the route.",
-	"ops":    "The types of changes. With when, they are entered (the condition begins to hold) and left (it ends), and both are the default.",
-	"to":     "Targets: the names of sinks.",
+	"filter":   "CEL, bool: true for the deltas that the route wants. With several sources, source is the name of the delta's. Absent: all deltas.",
+	"when":     "CEL, bool, over object and now: a condition. The route reports when it begins to hold for an object (entered), and when it ends (left).",
+	"from":     "The sources of the route.",
+	"overflow": "Behaviour when the queue is full. coalesce: the queue keeps the net change of each object. dropOldest: the oldest delta is lost, and counted.",
+	"ops":      "The types of changes. With when, they are entered (the condition begins to hold) and left (it ends), and both are the default.",
+	"to":       "Targets: the names of sinks.",
+}
+
+// limits are the bounds of routes outside of the configuration itself, see config.Route, which
+// replace those of the tags. Beyond them a route would harm those of others.
+var limits = map[reflect.Type]map[string]tags.Field{
+	reflect.TypeFor[config.Route](): {"overflow": {Enum: []string{config.OverflowCoalesce, config.OverflowDropOldest}}, "concurrency": {Max: "16"}, "reevaluate": {Min: "1m"}},
+	reflect.TypeFor[config.Batch](): {"size": {Max: "1000"}},
+	reflect.TypeFor[config.Queue](): {"memory": {Max: "10000"}},
 }
 
 // left are the keys of a route that its custom resource does not have: the object has a name, and
@@ -81,6 +91,11 @@ func structSchema(t reflect.Type) schema {
 	for _, f := range tags.Of(t) {
 		if f.Self || t == reflect.TypeFor[config.Route]() && left[f.Key] {
 			continue
+		}
+		limit := limits[t][f.Key]
+		f.Min, f.Max = cmp.Or(limit.Min, f.Min), cmp.Or(limit.Max, f.Max)
+		if limit.Enum != nil {
+			f.Enum = limit.Enum
 		}
 		if f.Required || t == reflect.TypeFor[config.Route]() && f.Key == "from" {
 			s.Required = append(s.Required, f.Key)

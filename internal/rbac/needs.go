@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/crds"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -57,6 +60,38 @@ func featureNeeds(cfg *config.Config, own string) (all []Need) {
 	optional(true, informer.IdentityRight(), ", whose uid identifies the cluster: it would not notice another cluster at this address")
 	optional(cfg.Cluster.Events && own != "", informer.Right{Verb: "create", Resource: "events", Namespace: own},
 		", so its pod has no Events")
+	return append(all, objectNeeds(&cfg.CustomResources)...)
+}
+
+// objectNeeds returns the rights for the routes that are objects of the cluster.
+func objectNeeds(granted *config.CustomResources) (all []Need) {
+	of := func(resource string, namespaces []string, grant *config.Grant) {
+		spec := informer.Spec{Resource: schema.GroupVersionResource{Group: crds.Group, Version: crds.Version, Resource: resource}}
+		place := grant.Node.Problemf("")
+		for _, spec.Namespace = range namespaces {
+			needed, _ := spec.Rights()
+			for _, r := range needed {
+				all = append(all, Need{Right: r, Place: place, Without: "; so it has no routes of these objects"})
+			}
+			write := informer.Right{Verb: "patch", Group: crds.Group, Resource: resource + "/status", Namespace: spec.Namespace}
+			all = append(all, Need{Right: write, Place: place, Optional: true, Without: "; so the objects have no status"})
+		}
+		if r, ok := spec.DefinitionRight(); ok {
+			all = append(all, Need{
+				Right: r, Place: place, Optional: true, Without: ": if the API server stops serving this resource, it takes the objects for deleted",
+			})
+		}
+	}
+	if g := granted.Routes; g != nil {
+		namespaces := g.Namespaces
+		if g.AllNamespaces() {
+			namespaces = []string{""}
+		}
+		of("routes", namespaces, g)
+	}
+	if g := granted.ClusterRoutes; g != nil {
+		of("clusterroutes", []string{""}, g)
+	}
 	return all
 }
 

@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
@@ -22,9 +23,9 @@ func (r *rejections) all() []compile.Rejected {
 	return nil
 }
 
-// each calls f for each prefix with rejected fragments, with the first of them and their number.
+// each calls f for each prefix with rejected files, with the first of them and their number.
 func (r *rejections) each(f func(prefix string, first *compile.Rejected, n int)) {
-	all := r.all()
+	all := slices.DeleteFunc(slices.Clone(r.all()), func(one compile.Rejected) bool { return one.Fragment.Object != nil })
 	count := make(map[string]int)
 	for i := range all {
 		count[all[i].Fragment.Scope.Prefix]++
@@ -68,10 +69,16 @@ func (r *router) reportIncludes() {
 	r.rejected.now.Store(&plan.Rejected)
 	r.Metrics.IncludeRejected.Reset()
 	for _, f := range plan.Config.Fragments {
+		if f.Object != nil {
+			continue // its status reports it
+		}
 		r.Metrics.IncludeRejected.WithLabelValues(f.Scope.Prefix).Set(0)
 	}
 	for i := range plan.Rejected {
 		one := &plan.Rejected[i]
+		if one.Fragment.Object != nil {
+			continue
+		}
 		r.Metrics.IncludeRejected.WithLabelValues(one.Fragment.Scope.Prefix).Inc()
 		for _, p := range one.Problems {
 			r.Log.Error("an included file was rejected", "include", one.Fragment.Scope.Prefix, "former", one.Former, "err", p.Error())

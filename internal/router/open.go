@@ -31,8 +31,9 @@ type router struct {
 	reloads reloads
 	tracing tracing
 	// fragments with mistakes
-	rejected rejections
-	rescans  engine.Tasks
+	rejected    rejections
+	fromObjects objectRoutes
+	rescans     engine.Tasks
 }
 
 // open opens everything, downstream first, so that every delta finds its receiver.
@@ -63,6 +64,7 @@ func (r *router) open(ctx context.Context) error {
 	for _, w := range r.Set.WantedWatches() {
 		watches[w.Spec.ID()] = r.Factory.Watch(w.Spec, w.Store, w.Sources...)
 	}
+	r.fromObjects.open(r)
 	if r.Set.Known, err = r.State.KnownRoutes(r.Set.Plan.Routes); err != nil {
 		return err
 	}

@@ -71,8 +71,10 @@ func (r *router) watchConfig(ctx context.Context) {
 			r.Log.Info("reloading on a request to the API")
 			file.remember()
 			answer <- r.tryReload(ctx)
+		case <-r.fromObjects.watcher.Changed():
+			changed = r.fromObjects.apply(file)
 		case <-poll.C:
-			changed = file.changed()
+			changed = file.changed() || r.fromObjects.waits && r.fromObjects.apply(file)
 		}
 		if changed || r.reloads.again {
 			_ = r.tryReload(ctx) // the result is logged
@@ -108,6 +110,7 @@ func (r *router) tryReload(ctx context.Context) error {
 	if err == nil {
 		r.reloads.failed.Store(nil)
 		r.reportIncludes()
+		r.useObjects(ctx, r.Set.Plan)
 		r.Metrics.ConfigReloadOK.Set(1)
 		r.Metrics.ConfigHash.Reset()
 		r.Metrics.ConfigHash.WithLabelValues(r.Set.Plan.Config.Hash).Set(1)
@@ -261,6 +264,7 @@ func (r *router) prepare(ctx context.Context, next *engine.Set) (*pipeline.Chang
 func (r *router) input() compile.Input {
 	in := inputOf(r.opts)
 	in.Former = r.Set.Plan.Accepted
+	in.Fragments = r.fromObjects.fragments(r.fromObjects.watcher.Objects())
 	return in
 }
 

@@ -124,13 +124,16 @@ func begin(ctx context.Context, opts Options) (*router, error) {
 func open(ctx context.Context, opts Options) (*router, error) {
 	// Before it is read, so that a change while the router is being opened is noticed.
 	file := newWatchedFile(opts.Config)
+	in := inputOf(opts)
+	var objects objectRoutes
 	if cfg, _ := config.Load(opts.Config, opts.Components.Policy); cfg != nil {
 		file.include(cfg.Included())
 		file.remember()
+		objects.restore(&in, cfg, opts.Log)
 	}
 	var client *informer.Client
 	var events *podEvents
-	p, problems := opts.Dependencies.Plans.Plan(ctx, inputOf(opts), opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
+	p, problems := opts.Dependencies.Plans.Plan(ctx, in, opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
 		if client, err = opts.client(cluster); err == nil {
 			events = newPodEvents(cluster, client, opts)
 		}
@@ -145,6 +148,7 @@ func open(ctx context.Context, opts Options) (*router, error) {
 	}
 	r := &router{Engine: engine.New(opts.env(), p), opts: opts, client: client, events: events, objects: inspect.NewCurrent(p.Config)}
 	r.Taps, r.letters = inspect.NewTaps(r.objects), inspect.NewDeadLetters(r.objects, r.Metrics, r.Log)
+	r.fromObjects.given, r.fromObjects.saved = objects.given, objects.saved
 	r.reloads.asked, r.reloads.ended, r.reloads.file = make(chan chan<- error), make(chan struct{}), file
 	r.Metrics.SetBuildInfo(opts.Version)
 	r.Metrics.ConfigHash.WithLabelValues(p.Config.Hash).Set(1)
@@ -173,6 +177,8 @@ func (r *router) run(ctx context.Context) error {
 	r.Start(context.WithoutCancel(ctx), watching)
 	watches.Go(func() { r.events.run(watching, r.conditions) })
 	watches.Go(func() { r.Factory.Run(watching) })
+	r.useObjects(watching, r.Set.Plan)
+	watches.Go(func() { r.fromObjects.writer.Run(watching, r.objectStates) })
 	r.rescans.Start(watching, r.RescansOf(r.Set), nil)
 	r.watchConfig(watching)
 	r.Log.Info("stopping", "drainTimeout", r.opts.DrainTimeout.String())
@@ -180,6 +186,7 @@ func (r *router) run(ctx context.Context) error {
 	// Upstream first: no delta arrives any more, the backlog is delivered, the rest of it is
 	// written, then everything is closed.
 	stopWatching()
+	r.fromObjects.watcher.Stop()
 	watches.Wait()
 	r.Waits.Wait()
 	r.rescans.Wait()
@@ -232,6 +239,7 @@ func (r *router) checks() []api.Check {
 	}
 	checks = append(checks, r.reloads.check())
 	checks = append(checks, r.rejected.checks()...)
+	checks = append(checks, r.fromObjects.checks()...)
 	if r.State != nil {
 		checks = append(checks, r.State.Check())
 	}

@@ -70,6 +70,12 @@ func (f *watchedFile) changed() bool {
 	return sum != was
 }
 
+// same reports whether the content is that of the last read.
+func (f *watchedFile) same() bool {
+	sum, err := f.digest()
+	return err == nil && sum == f.content
+}
+
 // stat returns the state of each file by name; nil for an included file that cannot be read.
 func (f *watchedFile) stat() (map[string]fs.FileInfo, error) {
 	state, err := files.Stat(f.path)

@@ -59,6 +59,7 @@ func (c *Config) checkAll(n Node) Problems {
 	}
 	problems = append(problems, checkDefines(n.At("define"))...)
 	problems = append(problems, c.checkIncludes(n)...)
+	problems = append(problems, c.checkGrants()...)
 	seen, ids := map[string]int{}, map[string]int{}
 	items := n.At("routes").Items()
 	for i, r := range c.Routes {

@@ -27,7 +27,9 @@ type Config struct {
 	Handlers map[string]*Component `yaml:"handlers" doc:"The handlers, which turn deltas into events, by name: one kind with its configuration."`
 	Sinks    map[string]*Component `yaml:"sinks,required" min:"1" doc:"The sinks, which deliver events, by name: one kind with its configuration."`
 	Include  []*Include            `yaml:"include" doc:"Files of others with further routes, and the parts of this configuration that these may use. See [TEAMS](TEAMS.md)."`
-	Routes   []*Route              `yaml:"routes" min:"1" doc:"The routes, which state the deltas that are delivered, and where. Required, unless there is an include. The routes of included files follow them."`
+	Routes   []*Route              `yaml:"routes" min:"1" doc:"The routes, which state the deltas that are delivered, and where. Required, unless there is an include or customResources. The routes of included files and of objects follow them."`
+
+	CustomResources CustomResources `yaml:"customResources" doc:"Objects of the cluster with further routes, and the parts of this configuration that these may use. See [CUSTOM-RESOURCES](CUSTOM-RESOURCES.md)."`
 
 	// Fragments are the included files and the objects with routes, in order. The routes of those
 	// without problems are in Routes too.

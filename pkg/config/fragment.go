@@ -90,8 +90,10 @@ func (r *Route) Scope() *Scope {
 type Fragment struct {
 	Name  string // the file, for messages
 	Data  []byte // YAML or JSON with the keys of FragmentForm
-	Err   error  // the reason why Data could not be read
-	Scope *Scope
+	Err   error  // the reason why Data is not used
+	Scope *Scope // of an object, Load sets it
+	// Object is the object of the cluster whose YAML Data is; nil: Data is an included file.
+	Object *ObjectRef
 	// Former is the text that was accepted before; nil: there is none. A router that runs uses it
 	// if Data has mistakes. [Load] does not set it.
 	Former []byte
@@ -144,17 +146,23 @@ func (c *Config) checkIncludes(n Node) (problems Problems) {
 			problems = append(problems, name.Problemf("include %q occurs twice: choose another name, or write one include with the files of both", i.Name))
 		}
 		seen[i.Name] = true
-		for j, item := range i.Node.At("namespaces").Items() {
-			if j < len(i.Namespaces) && i.Namespaces[j] != "" && i.Namespaces[j] != AllNamespaces && !dnsLabel.MatchString(i.Namespaces[j]) {
-				problems = append(problems, item.Problemf("%q is not the name of a namespace: write the name, or \"*\" for all", i.Namespaces[j]))
-			}
-		}
+		problems = append(problems, checkNamespaces(i.Node.At("namespaces"), i.Namespaces)...)
 		problems = append(problems, c.checkReferences(i.Node.At("sources"), i.Sources, kindSource)...)
 		problems = append(problems, c.checkReferences(i.Node.At("sinks"), i.Sinks, kindSink)...)
 		problems = append(problems, c.checkReferences(i.Node.At("handlers"), i.Handlers, kindHandler)...)
 	}
-	if keys := n.Keys(); c.main == nil && n.yaml.Kind == yaml.MappingNode && !slices.Contains(keys, "routes") && !slices.Contains(keys, "include") {
+	if keys := n.Keys(); c.main == nil && n.yaml.Kind == yaml.MappingNode && !slices.Contains(keys, "routes") && !slices.Contains(keys, "include") && !slices.Contains(keys, "customResources") {
 		problems = append(problems, n.Problemf("routes is missing"))
+	}
+	return problems
+}
+
+// checkNamespaces checks the namespaces of a scope.
+func checkNamespaces(n Node, namespaces []string) (problems Problems) {
+	for i, item := range n.Items() {
+		if i < len(namespaces) && namespaces[i] != "" && namespaces[i] != AllNamespaces && !dnsLabel.MatchString(namespaces[i]) {
+			problems = append(problems, item.Problemf("%q is not the name of a namespace: write the name, or \"*\" for all", namespaces[i]))
+		}
 	}
 	return problems
 }
@@ -197,9 +205,12 @@ func (c *Config) addFragments(others []*Fragment) (problems Problems) {
 	c.Fragments = append(c.Fragments, others...)
 	names := make(Names)
 	for _, f := range c.Fragments {
+		if f.Object != nil {
+			c.grant(f)
+		}
 		f.Config, f.Problems = c.Fragment(f, f.Data)
 		if f.Err != nil {
-			f.Problems = Problems{{File: f.Name, Message: f.Err.Error()}}
+			f.Config, f.Problems = nil, Problems{{File: f.Name, Message: f.Err.Error()}}
 		}
 		if len(f.Problems) == 0 {
 			f.Problems = names.Add(f)
@@ -295,6 +306,9 @@ func (c *Config) Fragment(f *Fragment, data []byte) (*Config, Problems) {
 	if root.yaml == nil {
 		return nil, problems
 	}
+	if f.Object != nil {
+		root = newNode(doc, routesOf(root.yaml), "")
+	}
 	problems = append(problems, reportRenamed(root)...)
 	problems = append(problems, c.reportForeign(root)...)
 	var form FragmentForm
@@ -307,7 +321,7 @@ func (c *Config) Fragment(f *Fragment, data []byte) (*Config, Problems) {
 	problems = append(problems, sub.checkAll(root)...)
 	for _, r := range sub.Routes {
 		if r != nil {
-			problems = append(problems, r.checkBounds()...)
+			problems = append(problems, r.checkBounds(f)...)
 			r.qualify(f)
 		}
 	}
@@ -347,22 +361,25 @@ func (c *Config) reportForeign(root Node) (problems Problems) {
 }
 
 // checkBounds checks that a route of a fragment does no harm to the routes of others.
-func (r *Route) checkBounds() (problems Problems) {
-	n := r.Node
+func (r *Route) checkBounds(f *Fragment) (problems Problems) {
+	n, where := r.Node, "an included file"
+	if f.Object != nil {
+		where = "an object"
+	}
 	most := func(at Node, value, limit int, text string) {
 		if value > limit {
-			problems = append(problems, at.Problemf("must be at most %s in an included file, not %s", text, at.yaml.Value))
+			problems = append(problems, at.Problemf("must be at most %s in %s, not %s", text, where, at.yaml.Value))
 		}
 	}
 	if r.Overflow == OverflowBlock && !n.At("overflow").IsZero() {
-		problems = append(problems, n.At("overflow").Problemf("block slows down all routes of the source, also those of others: an included file uses coalesce or dropOldest"))
+		problems = append(problems, n.At("overflow").Problemf("block slows down all routes of the source, also those of others: %s uses coalesce or dropOldest", where))
 	}
 	most(n.At("queue").At("memory"), r.Queue.Memory, 10_000, "10000")
 	most(n.At("queue").At("disk"), int(r.Queue.Disk), 1<<30, "1Gi")
 	most(n.At("concurrency"), r.Concurrency, 16, "16")
 	most(n.At("batch").At("size"), r.Batch.Size, 1000, "1000")
 	if r.Reevaluate > 0 && r.Reevaluate < minReevaluate {
-		problems = append(problems, n.At("reevaluate").Problemf("must be at least 1m in an included file, not %s: it evaluates all objects", n.At("reevaluate").yaml.Value))
+		problems = append(problems, n.At("reevaluate").Problemf("must be at least 1m in %s, not %s: it evaluates all objects", where, n.At("reevaluate").yaml.Value))
 	}
 	return problems
 }

@@ -171,9 +171,9 @@ var allowed = map[string][]string{
 	"internal/explain": {
 		"internal/pipeline/chain", "internal/compile", "internal/expr", "internal/expr/explain", "internal/manifest", "internal/rawjson", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer",
 	},
-	"internal/rbac": {"internal/compile", "internal/manifest", "pkg/config", "pkg/informer", "pkg/plugins"},
+	"internal/rbac": {"internal/compile", "internal/crds", "internal/manifest", "pkg/config", "pkg/informer", "pkg/plugins"},
 	"internal/check": {
-		"internal/config/files", "internal/compile", "internal/kv", "internal/metrics", "internal/podevents", "internal/rbac", "internal/timer", "pkg/config", "pkg/event",
+		"internal/config/files", "internal/compile", "internal/crds", "internal/kv", "internal/metrics", "internal/podevents", "internal/rbac", "internal/timer", "pkg/config", "pkg/event",
 		"pkg/informer", "pkg/plugins", "internal/otlpconn",
 	},
 	"internal/inspect": {
@@ -196,7 +196,7 @@ var allowed = map[string][]string{
 		"internal/router/watches", "internal/timer", "pkg/config", "pkg/event", "pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router": {
-		"internal/access", "internal/config/files", "internal/compile", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline", "internal/podevents", "internal/router/engine", "internal/tlsfiles",
+		"internal/access", "internal/config/files", "internal/compile", "internal/customresources", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline", "internal/podevents", "internal/router/engine", "internal/tlsfiles",
 		"internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins", "internal/trace", "internal/trace/export",
 	},
 	"internal/simulate": {
@@ -213,6 +213,9 @@ var allowed = map[string][]string{
 	"internal/statecmd": {"internal/checkpoint", "internal/checkpoint/archive", "internal/cli", "internal/fileerr", "internal/inspect/api", "pkg/config", "pkg/informer"},
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
+	"internal/customresources": {
+		"internal/backoff", "internal/crds", "internal/fileerr", "internal/manifest", "internal/metrics", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
+	},
 	// The output of router crds.
 	"internal/crds": {"internal/config/scalar", "internal/config/tags", "internal/manifest", "pkg/config"},
 	// Templates that the router writes out, and the sources of the SDKs beside them.

@@ -21,6 +21,11 @@ import (
 // specs is the folder of specs that the schema of the resources accepts or rejects.
 const specs = "../../internal/crds/testdata/"
 
+var (
+	routeResource        = schema.GroupVersionResource{Group: "deltarouter.io", Version: "v1alpha1", Resource: "routes"}
+	clusterRouteResource = schema.GroupVersionResource{Group: "deltarouter.io", Version: "v1alpha1", Resource: "clusterroutes"}
+)
+
 // rejected is a spec that the API server rejects.
 type rejected struct {
 	Path, Message string
@@ -35,10 +40,7 @@ func definedRoutes(t *testing.T) (s *sandboxtest.Sandbox, routes, clusterRoutes 
 	printed, err := routertest.Command("crds").Output()
 	must.Succeed(t, err)
 	s.Apply(t, "", string(printed))
-	of := func(resource string) dynamic.NamespaceableResourceInterface {
-		return s.Dynamic().Resource(schema.GroupVersionResource{Group: "deltarouter.io", Version: "v1alpha1", Resource: resource})
-	}
-	return s, of("routes").Namespace(s.Namespace(t)), of("clusterroutes")
+	return s, s.Dynamic().Resource(routeResource).Namespace(s.Namespace(t)), s.Dynamic().Resource(clusterRouteResource)
 }
 
 // create tries to create an object with a spec, without storing it.

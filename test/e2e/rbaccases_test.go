@@ -28,8 +28,10 @@ const (
 	workPod     = "{apiVersion: v1, kind: Pod, metadata: {name: work, namespace: NS, labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}\n"
 	placedPod   = "{apiVersion: v1, kind: Pod, metadata: {name: work, namespace: NS}, spec: {nodeName: n1, containers: [{name: c, image: i}]}}\n"
 	namespaceNS = "{apiVersion: v1, kind: Namespace, metadata: {name: OTHER, labels: {team: NS}}}\n"
-	newSpace    = "{apiVersion: v1, kind: Namespace, metadata: {name: OTHER}}\n"
-	workScale   = `
+	workRoutes  = "{apiVersion: deltarouter.io/v1alpha1, kind: Route, metadata: {name: web, namespace: NS}, spec: {from: [s], ops: [deleted], to: [out]}}\n" +
+		"---\n{apiVersion: deltarouter.io/v1alpha1, kind: ClusterRoute, metadata: {name: NS}, spec: {from: [s], ops: [deleted], to: [out]}}\n"
+	newSpace  = "{apiVersion: v1, kind: Namespace, metadata: {name: OTHER}}\n"
+	workScale = `
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: work, namespace: NS}
@@ -128,6 +130,13 @@ func sourceCases() []rbacCase {
 			config: "sources: {s: {resource: v1/configmaps, namespaces: NS}, d: {resource: apps/v1/deployments, namespaces: [NS, OTHER]}}\n" +
 				"routes: [{name: r, from: s, ops: sync, watches: {d: 'list(\"s\")'}, to: out}]\n",
 			before: workMap, after: workScale, events: []string{"r sync NS/work"},
+		},
+		{
+			name: "routes of objects", before: workRoutes, events: []string{"r entered NS/web", "r entered NS"},
+			config: "sources: {s: {resource: deltarouter.io/v1alpha1/routes, namespaces: NS}, c: {resource: deltarouter.io/v1alpha1/clusterroutes, fieldSelector: metadata.name=NS}}\n" +
+				"sinks: {out: {stdout: {}}}\n" +
+				"routes: [{name: r, from: [s, c], when: 'object.?status.conditions.orValue([]).exists(c, c.type == \"Ready\" && c.status == \"True\")', to: out}]\n" +
+				"customResources: {routes: {namespaces: NS, sources: s, sinks: out}, clusterRoutes: {namespaces: NS, sources: s, sinks: out}}\n",
 		},
 		{
 			name: "without discovery", public: true, flags: []string{"-discovery"},

@@ -62,7 +62,7 @@ func Reference(kinds config.Kinds) []byte {
 	var top []row
 	for _, f := range tags.Of(t) {
 		top = append(top, rowOf("", t.Field(f.Index).Type, f))
-		top[len(top)-1].key = "[" + f.Key + "](#" + f.Key + ")"
+		top[len(top)-1].key = "[" + f.Key + "](#" + strings.ToLower(f.Key) + ")"
 	}
 	top[0].key = "`version`"
 	table(&b, top)

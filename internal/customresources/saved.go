@@ -1,0 +1,66 @@
+package customresources
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
+)
+
+// savedFile is the file in state.dir with the objects of the last run.
+const savedFile = "customresources.json"
+
+// Saved is what a router needs for a start without the API server: the routes that it had, so that
+// their backlogs are delivered and no delta passes them by.
+type Saved struct {
+	Objects []*Object
+	// Accepted has the texts of the fragments that run, by their keys: the former versions, if the
+	// present ones have mistakes.
+	Accepted map[string][]byte
+}
+
+// Load reads the objects of the last run. A file that cannot be read is ignored: the API server has
+// the objects.
+func Load(dir string, log *slog.Logger) (saved Saved) {
+	if dir == "" {
+		return saved
+	}
+	path := filepath.Join(dir, savedFile)
+	info, err := os.Lstat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a regular file: remove it")
+	}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(path)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &saved)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		log.Warn("the routes of objects wait for the API server, because those of the last run cannot be read", "file", path, "err", fileerr.Explain(err))
+		return Saved{}
+	}
+	return saved
+}
+
+// Save writes the objects for the next start. The file is replaced as a whole.
+func (s Saved) Save(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, savedFile)
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		return fmt.Errorf("the objects with routes are not saved for a start without the API server: %w", fileerr.Explain(err))
+	}
+	return fileerr.Explain(os.Rename(path+".new", path))
+}

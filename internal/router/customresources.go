@@ -1,0 +1,214 @@
+package router
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync/atomic"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/customresources"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+// objectRoutes are the routes that are objects of the cluster.
+type objectRoutes struct {
+	watcher *customresources.Watcher
+	writer  *customresources.Writer
+
+	given map[*config.Fragment]*customresources.Object // of the last read of the configuration
+	waits bool                                         // a change waits until the file is written
+	saved customresources.Saved                        // as in the state folder
+	now   atomic.Pointer[[]objectRoute]
+}
+
+// objectRoute is an object as the router has compiled it.
+type objectRoute struct {
+	object  *customresources.Object
+	id      string // of the route; empty: none runs
+	problem string
+	sources []string
+	sinks   []string
+}
+
+// restore adds the objects of the last run to the input of a start.
+func (o *objectRoutes) restore(in *compile.Input, cfg *config.Config, log *slog.Logger) {
+	if cfg.CustomResources == (config.CustomResources{}) {
+		return
+	}
+	o.saved = customresources.Load(cfg.State.Dir, log)
+	in.Fragments, in.Former = o.fragments(o.saved.Objects), o.saved.Accepted
+}
+
+// open makes the watcher and the writer. Neither runs yet.
+func (o *objectRoutes) open(r *router) {
+	o.watcher = customresources.New(customresources.Config{
+		Client: r.client, Cluster: r.Set.Plan.Config.Cluster.Name, Metrics: r.Metrics, Log: r.Log,
+	}, o.saved.Objects)
+	o.writer = customresources.NewWriter(r.API, r.Log, r.opts.clock().Now)
+}
+
+// apply reports whether a change of objects can be applied now. If the configuration file is being
+// written, it waits for the next look at the file.
+func (o *objectRoutes) apply(file *watchedFile) bool {
+	o.waits = !file.same()
+	return !o.waits
+}
+
+// fragments returns the objects as fragments of the configuration.
+func (o *objectRoutes) fragments(objects []*customresources.Object) (all []*config.Fragment) {
+	o.given = make(map[*config.Fragment]*customresources.Object, len(objects))
+	for _, object := range objects {
+		f := &config.Fragment{
+			Name: object.Key.String(), Data: object.Text, Object: &config.ObjectRef{Namespace: object.Namespace, Name: object.Name},
+		}
+		o.given[f] = object
+		all = append(all, f)
+	}
+	return all
+}
+
+// useObjects is called with the plan that runs now. It reports the objects with mistakes that are new, and
+// saves the objects for a start without the API server.
+func (r *router) useObjects(ctx context.Context, plan *compile.Plan) {
+	o := &r.fromObjects
+	var now []objectRoute
+	before := make(map[customresources.Key]objectRoute)
+	if last := o.now.Load(); last != nil {
+		for _, one := range *last {
+			before[one.object.Key] = one
+		}
+	}
+	next := customresources.Saved{Accepted: make(map[string][]byte)}
+	for _, f := range plan.Config.Fragments {
+		object := o.given[f]
+		if object == nil {
+			continue // an included file
+		}
+		one := objectRoute{object: object, problem: problemOf(plan, f)}
+		if i := slices.IndexFunc(plan.Routes, func(p compile.Route) bool { return p.Fragment == f }); i >= 0 {
+			route := &plan.Routes[i]
+			one.id, one.sources = route.ID, route.From
+			for k := range route.To {
+				one.sinks = append(one.sinks, route.To[k].Sink)
+			}
+		}
+		if was := before[object.Key]; one.problem != "" && was.problem != one.problem {
+			r.Log.Warn("an object with a route was rejected", "object", object.Key.String(), "former", one.id != "", "err", one.problem)
+		}
+		now = append(now, one)
+		next.Objects = append(next.Objects, object)
+		if text, ok := plan.Accepted[f.Key()]; ok {
+			next.Accepted[f.Key()] = text
+		}
+	}
+	o.now.Store(&now)
+	o.writer.Wake()
+	r.saveObjects(next)
+	r.followObjects(ctx, plan.Config)
+}
+
+// saveObjects writes the objects to the state folder if they differ.
+func (r *router) saveObjects(next customresources.Saved) {
+	o := &r.fromObjects
+	same := slices.EqualFunc(o.saved.Objects, next.Objects, func(a, b *customresources.Object) bool {
+		return a.Key == b.Key && a.UID == b.UID && a.Generation == b.Generation
+	}) && maps.EqualFunc(o.saved.Accepted, next.Accepted, bytes.Equal)
+	if same {
+		return
+	}
+	if err := next.Save(r.Set.Plan.Config.State.Dir); err != nil {
+		r.Log.Warn("the objects with routes are not saved: a start without the API server lacks the last changes of them", "err", err)
+		return
+	}
+	o.saved = next
+}
+
+// followObjects watches the objects that the configuration grants something.
+func (r *router) followObjects(ctx context.Context, cfg *config.Config) {
+	var watched customresources.Watched
+	if g := cfg.CustomResources.Routes; g != nil {
+		if watched.Routes = g.Namespaces; g.AllNamespaces() {
+			watched.Routes = []string{""}
+		}
+	}
+	watched.ClusterRoutes = cfg.CustomResources.ClusterRoutes != nil
+	r.fromObjects.watcher.Follow(ctx, watched)
+}
+
+// problemOf returns the first mistake of an object, with its position; empty: there is none.
+func problemOf(plan *compile.Plan, f *config.Fragment) string {
+	i := slices.IndexFunc(plan.Rejected, func(one compile.Rejected) bool { return one.Fragment == f })
+	if i < 0 {
+		return ""
+	}
+	problems := plan.Rejected[i].Problems.Sorted()
+	p := problems[0]
+	text := p.Message
+	if p.Path != "" {
+		text = p.Path + ": " + text
+	}
+	if p.Line > 0 {
+		text = fmt.Sprintf("line %d, column %d of kubectl get %s -o yaml: %s", p.Line, p.Column, f.Name, text)
+	}
+	if n := len(problems) - 1; n > 0 {
+		text += fmt.Sprintf(" (and %d more)", n)
+	}
+	return text
+}
+
+// objectStates returns the states of the routes of the objects, for their status.
+func (r *router) objectStates() map[*customresources.Object]customresources.State {
+	now := r.fromObjects.now.Load()
+	if now == nil || len(*now) == 0 {
+		return nil
+	}
+	compiled := make(map[customresources.Key]*objectRoute, len(*now))
+	for i := range *now {
+		compiled[(*now)[i].object.Key] = &(*now)[i]
+	}
+	paused, down, synced := make(map[string]bool), make(map[string]bool), make(map[string]bool)
+	for _, s := range r.Pipeline.Status() {
+		paused[s.ID] = s.Paused != ""
+	}
+	for _, s := range r.Pipeline.Unavailable() {
+		down[s.Name] = true
+	}
+	for _, s := range r.Factory.Statuses() {
+		synced[s.Source] = s.Synced
+	}
+	states := make(map[*customresources.Object]customresources.State, len(compiled))
+	for _, object := range r.fromObjects.watcher.Objects() {
+		c := compiled[object.Key]
+		if c == nil || c.object.UID != object.UID {
+			continue // the next reload knows it
+		}
+		s := customresources.State{Generation: c.object.Generation, Problem: c.problem, Runs: c.id != "", Paused: paused[c.id]}
+		for _, name := range slices.Backward(c.sources) {
+			if !synced[name] {
+				s.NotSynced = name
+			}
+		}
+		for _, name := range slices.Backward(c.sinks) {
+			if down[name] {
+				s.Unavailable = name
+			}
+		}
+		s.DeadLetters = r.State != nil && c.id != "" && r.letters.Count(c.id) > 0
+		states[object] = s
+	}
+	return states
+}
+
+// checks returns the checks of the watches of objects. They do not make the router unready: the
+// other routes run.
+func (o *objectRoutes) checks() (checks []api.Check) {
+	for _, s := range o.watcher.Statuses() {
+		checks = append(checks, api.Check{Name: "customResources/" + s.Source, OK: s.Synced && s.Reason == "", Message: s.Reason})
+	}
+	return checks
+}

@@ -1,0 +1,70 @@
+package config_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+const granting = `version: 1
+state: {dir: ./state}
+sources: {pods: {resource: v1/pods}, nodes: {resource: v1/nodes}}
+sinks: {out: {stdout: {}}, slack: {stdout: {}}}
+customResources:
+  routes: {namespaces: [payments], sources: [pods], sinks: [slack]}
+`
+
+// TestObjects shows the names, the scope, and the mistakes of routes that are objects. The positions
+// are those in the YAML of the object.
+func TestObjects(t *testing.T) {
+	const all = "  clusterRoutes: {namespaces: [\"*\"], sources: [nodes], sinks: [out]}\n"
+	for _, c := range []struct{ name, more, namespace, spec, want string }{
+		{name: "a route", namespace: "payments", spec: "{from: [pods], to: [slack]}", want: "payments/web sees payments from pods to slack"},
+		{name: "a cluster route", more: all, spec: "{from: [nodes], to: [out]}", want: "cluster/web sees * from nodes to out"},
+		{name: "a list of one", namespace: "payments", spec: "{from: pods, to: slack}", want: "payments/web sees payments from pods to slack"},
+		{
+			name: "no such source", namespace: "payments", spec: "\n  from:\n  - pod\n  to:\n  - slack",
+			want: `route/web -n payments:7:5: spec.from[0]: there is no source "pod"; did you mean "pods"?`,
+		},
+		{
+			name: "a source of others", namespace: "payments", spec: "{from: [nodes], to: [slack]}",
+			want: `route/web -n payments:5:15: spec.from[0]: source "nodes" is not granted: config.yaml:6 grants pods; use one of these, or ask for it there`,
+		},
+		{
+			name: "a variable", namespace: "payments", spec: `{from: [pods], to: ["${HOME}"]}`,
+			want: "route/web -n payments:5:27: spec.to[0]: has ${…}, and an included file may not read the environment of the router: write the value",
+		},
+		{
+			name: "a limit", namespace: "payments", spec: "{from: [pods], to: [slack], queue: {disk: 2Gi}}",
+			want: "route/web -n payments:5:49: spec.queue.disk: must be at most 1Gi in an object, not 2Gi",
+		},
+		{name: "another namespace", namespace: "shop", spec: "{from: [pods], to: [slack]}", want: "route/web -n shop: is not granted: config.yaml:6 grants the namespaces payments"},
+		{name: "no grant", spec: "{from: [pods], to: [slack]}", want: "clusterroute/web: is not granted: the configuration of the router has no customResources.clusterRoutes"},
+		{name: "no spec", namespace: "payments", spec: "null", want: "route/web -n payments:1:1: spec: to is missing"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			kind, in := "clusterroute/web", ""
+			if c.namespace != "" {
+				kind, in = "route/web -n "+c.namespace, ", namespace: "+c.namespace
+			}
+			f := &config.Fragment{
+				Name: kind, Object: &config.ObjectRef{Namespace: c.namespace, Name: "web"},
+				Data: fmt.Appendf(nil, "apiVersion: deltarouter.io/v1alpha1\nkind: X\nmetadata: {name: web%s}\n\nspec: %s\n", in, c.spec),
+			}
+			cfg, problems := config.Parse("config.yaml", []byte(granting+c.more), config.Policy{}, f)
+			if len(problems) > 0 {
+				t.Fatal(problems)
+			}
+			got := f.Located(f.Problems).Error()
+			if len(f.Problems) == 0 {
+				r := cfg.Routes[0]
+				got = fmt.Sprintf("%s sees %s from %s to %s", r.Name, strings.Join(r.Scope().Namespaces, " "), strings.Join(r.From, " "), r.To[0].Sink)
+			}
+			if !strings.HasPrefix(got, c.want) {
+				t.Errorf("got %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
