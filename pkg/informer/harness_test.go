@@ -165,7 +165,8 @@ type options struct {
 	config informer.Config
 	resync time.Duration
 	names  []string
-	later  *later // how objects are restored; nil: before the watch runs
+	later  *later                  // how objects are restored; nil: before the watch runs
+	before func(*informer.Factory) // adds other watches first; nil: there are none
 }
 
 func newRig(t *testing.T, a *api, o options) *rig {
@@ -185,6 +186,9 @@ func newRig(t *testing.T, a *api, o options) *rig {
 	var sources []informer.Source
 	for _, name := range o.names {
 		sources = append(sources, informer.Source{Name: name, Resync: o.resync})
+	}
+	if o.before != nil {
+		o.before(r.factory)
 	}
 	r.watch = r.factory.Watch(o.spec, r.store, sources...)
 	return r

@@ -14,7 +14,7 @@ import (
 const (
 	// deletesWait is the time that the deletes of the last objects in a deleted namespace have to
 	// arrive, before they are inferred.
-	deletesWait = 5 * time.Second
+	deletesWait = 10 * time.Second
 	// deletesLook is the interval at which their arrival is checked.
 	deletesLook = 20 * time.Millisecond
 )
@@ -86,8 +86,8 @@ func (s *Namespaces) Lead(followers []*Applier) {
 	}
 }
 
-// Tidy is called once when a follower starts: after a crash it may have objects in a namespace that
-// has left since.
+// Tidy is called once when a follower starts: it may have objects in a namespace that has left while
+// the process did not run.
 func (s *Namespaces) Tidy(ctx context.Context, follower *Applier) {
 	follower.within.leaveOthers(ctx, "")
 }
@@ -152,7 +152,13 @@ func (s *Namespaces) settled(ctx context.Context, a *Applier) bool {
 		return false
 	}
 	defer a.turn.give()
-	return s.settle(ctx, names)
+	if !s.settle(ctx, names) {
+		return false
+	}
+	// First, because the sources of the followers are synced only if this watch is.
+	a.cfg.Health.SetSynced(true)
+	s.once.Do(func() { close(s.ready) })
+	return true
 }
 
 func (s *Namespaces) settle(ctx context.Context, listed map[string]bool) bool {
@@ -164,6 +170,5 @@ func (s *Namespaces) settle(ctx context.Context, listed map[string]bool) bool {
 			return false
 		}
 	}
-	s.once.Do(func() { close(s.ready) })
 	return true
 }

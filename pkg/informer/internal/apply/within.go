@@ -74,11 +74,7 @@ func (w *within) leaveOthers(ctx context.Context, left string) bool {
 		return false
 	}
 	defer a.own.give()
-	switch {
-	case !a.listed:
-		return true
-	case !w.isReady():
-		w.mustList()
+	if !a.listed || !w.isReady() { // the start of the watch does it, see Namespaces.Tidy
 		return true
 	}
 	if !a.cfg.State.Loader().Wait(ctx) {
