@@ -43,6 +43,7 @@ sources:
   nodes: {resource: v1/nodes}
 routes:
   - {name: all, from: [maps, deployments, pods, nodes], to: [out, hook]}
+traces: {endpoint: "http://127.0.0.1:1"}
 `, ns, other))
 	check := func() (stdout, stderr string, code int) { return checkConnect(t, file) }
 
@@ -62,6 +63,7 @@ routes:
 		"config.yaml:10:21: sources.nodes.resource: the router may not list and watch nodes; the rules below allow it",
 		"config.yaml: warning: cluster: the router may not get namespaces kube-system",
 		"config.yaml:5:34: warning: sinks.hook: it cannot be reached now: http://127.0.0.1:1: ",
+		"config.yaml:13:9: warning: traces: it cannot be reached now: http://127.0.0.1:1: ",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it does not say %q:\n%s", want, said)

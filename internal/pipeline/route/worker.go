@@ -165,12 +165,12 @@ func (w *worker) ack(e *queue.Entry, now time.Time) {
 		count.DeadLettered.Inc()
 		result = trace.DeadLettered
 	}
-	w.backlog.EndTrace(w.config.Config, e, result)
 	id := ""
 	if len(e.Progress.Events) > 0 {
 		id = e.Progress.Events[0].ID
 	}
 	count.Deliveries.Observe(now, now.Sub(e.Since), id, e.Trace.Exemplar())
+	w.backlog.EndTrace(w.config.Config, e, result)
 	switch {
 	case e.DeadLetter == 0:
 	case e.Progress.PassedOn && q.Changes.On:
