@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -197,7 +198,11 @@ func (g *get) sources(ctx context.Context) error {
 		if s.Selected != nil {
 			namespaces = fmt.Sprintf("%d with %s", *s.Selected, s.NamespaceSelector)
 		}
-		cli.Printf(w, "%s\t%s\t%s\t%d\t%t\t%s\n", s.Name, s.Resource, namespaces, s.Objects, s.Synced, strings.Join(s.Indexes, ","))
+		objects := strconv.Itoa(s.Objects)
+		if s.Hidden {
+			objects = "-"
+		}
+		cli.Printf(w, "%s\t%s\t%s\t%s\t%t\t%s\n", s.Name, s.Resource, namespaces, objects, s.Synced, strings.Join(s.Indexes, ","))
 	}
 	return w.Flush()
 }

@@ -199,7 +199,7 @@ func (d *DeadLetters) show(ctx context.Context, l checkpoint.Letter) api.Letter 
 	if access.From(ctx) != nil && !d.objects.Load().mayListSeen(ctx, shown.Route) {
 		// A sink, a handler or an upstream route may have made them of other objects.
 		if shown.Error = hidden; shown.Delta.Event != nil {
-			shown.Delta.Event.Data = nil
+			shown.Delta.Event = &api.Event{Route: shown.Delta.Event.Route}
 		}
 	}
 	return shown

@@ -48,7 +48,7 @@ func (s *Cache) Query(ctx context.Context, q api.Query) (answer api.Answer, err 
 	}
 	answer.Source, answer.Resource = q.Source, source.Resource
 	status, _ := s.factory.Status(q.Source)
-	answer.Synced, answer.Reason = status.Synced, status.Reason
+	answer.Synced, answer.Reason = status.Synced, inv.reason(ctx, q.Source, status.Reason)
 	found, version := s.collect(inv, q, nil)
 	answer.ResourceVersion = version
 	most := q.Limit

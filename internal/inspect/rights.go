@@ -139,6 +139,15 @@ func (inv *Inventory) mayRead(ctx context.Context, verb string, q api.Query) err
 // hidden replaces a text of a status that may name objects.
 const hidden = "(not shown: you may not list all objects that the text may name)"
 
+// reason returns the reason for the state of a source. It may name objects of all namespaces, so a
+// caller who may read only some of them gets a text without it.
+func (inv *Inventory) reason(ctx context.Context, source, text string) string {
+	if text == "" || inv.mayList(ctx, source) {
+		return text
+	}
+	return hidden
+}
+
 // Show removes the texts that may name objects from a status, unless its reader may list these
 // objects.
 func (inv *Inventory) Show(ctx context.Context, s api.Status) api.Status {

@@ -207,8 +207,14 @@ func TestStatusHidesReasons(t *testing.T) {
 			Sources: []api.SourceStatus{{Name: "maps", Reason: "m"}, {Name: "secrets", Reason: "s"}},
 			Routes:  []api.RouteStatus{{Name: "both", Paused: "b"}, {Name: "team/one", Paused: "o"}, {Name: "gone", Paused: "g"}, {Name: "both"}},
 			Checks: []api.Check{
-				{Name: "config", Message: "c"}, {Name: "state", Message: "d"}, {Name: "sources/secrets", Message: "ss"}, {Name: "sources/maps", Message: "sm"},
-				{Name: "routes/both", Message: "rb"}, {Name: "routes/team/one", Message: "ro"}, {Name: "sinks/out", Message: "so"}, {Name: "sinks/out", OK: true},
+				{Name: "config", Message: "c"},
+				{Name: "state", Message: "d"},
+				{Name: "sources/secrets", Message: "ss"},
+				{Name: "sources/maps", Message: "sm"},
+				{Name: "routes/both", Message: "rb"},
+				{Name: "routes/team/one", Message: "ro"},
+				{Name: "sinks/out", Message: "so"},
+				{Name: "sinks/out", OK: true},
 			},
 		}
 	}
@@ -228,6 +234,9 @@ func TestStatusHidesReasons(t *testing.T) {
 		return all
 	}
 	maps := []string{`list configmaps in namespace "one"`, `list configmaps in namespace "two"`}
+	if got := inv.reason(as(t, maps[0]), "maps", "r") + inv.reason(as(t, maps...), "maps", "r"); got != hidden+"r" {
+		t.Errorf("reasons %q", got)
+	}
 	for _, c := range []struct {
 		ctx  context.Context
 		want string
@@ -276,7 +285,7 @@ func TestLettersAreGuarded(t *testing.T) {
 		t.Errorf("without rights: %+v, %v", list, err)
 	}
 	one, err := d.Letter(user, 1)
-	if err != nil || one == nil || one.Error != hidden || one.Delta.Event.Data != nil {
+	if err != nil || one == nil || one.Error != hidden || one.Delta.Event.Data != nil || one.Delta.Event.Type != "" {
 		t.Errorf("got %+v, %v", one, err)
 	}
 	if one, err = d.Letter(user, 5); one != nil || err != nil {

@@ -96,7 +96,7 @@ func (s *Cache) newStream(ctx context.Context, q api.Query, show func(api.WatchE
 		stream.shown = make(map[event.Key]struct{})
 	}
 	status, _ := s.factory.Status(q.Source)
-	stream.Source, stream.Resource, stream.Synced, stream.Reason = q.Source, source.Resource, status.Synced, status.Reason
+	stream.Source, stream.Resource, stream.Synced, stream.Reason = q.Source, source.Resource, status.Synced, inv.reason(ctx, q.Source, status.Reason)
 	return stream, nil
 }
 

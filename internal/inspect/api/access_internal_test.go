@@ -167,8 +167,10 @@ func TestEndpoints(t *testing.T) {
 	cfg.Access = func(*http.Request) (*access.Caller, error) { return nil, nil }
 	for i, e := range (&control{ControlConfig: cfg}).endpoints() {
 		method, path, _ := strings.Cut(e.pattern, " ")
-		if !bytes.Contains(document, []byte("| `"+e.pattern+"` |")) {
-			t.Errorf("the table of docs/OPERATIONS.md has no row of %s", e.pattern)
+		_, row, ok := bytes.Cut(document, []byte("| `"+e.pattern+"` |"))
+		row, _, _ = bytes.Cut(row, []byte("\n"))
+		if onPath := e.asks == asksPath || e.asks == asksBoth; !ok || bytes.Contains(row, []byte("` on the path")) != onPath {
+			t.Errorf("the table of docs/OPERATIONS.md has another row of %s: %s", e.pattern, row)
 		}
 		path = placeholder.ReplaceAllString(path, "1")
 		query, body := "", `{"route":"r"}`
@@ -236,6 +238,17 @@ func TestOneTable(t *testing.T) {
 	}
 }
 
+func awaitEnd(ctx context.Context, t *testing.T) {
+	t.Helper()
+	late := time.NewTimer(time.Minute)
+	defer late.Stop()
+	select {
+	case <-ctx.Done():
+	case <-late.C:
+		t.Error("the request goes on")
+	}
+}
+
 // TestStreamEnds shows that a stream ends with the reason when a right is withdrawn.
 func TestStreamEnds(t *testing.T) {
 	// Guarantee: api-access
@@ -248,7 +261,7 @@ func TestStreamEnds(t *testing.T) {
 			return err
 		}
 		c.set("watch pods", false)
-		<-ctx.Done()
+		awaitEnd(ctx, t)
 		return ctx.Err()
 	}}
 	c, url := guardedServer(t, cfg)
@@ -265,7 +278,7 @@ func TestBackupEnds(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	cfg := ControlConfig{Recheck: time.Millisecond, Backup: func(ctx context.Context) (b Backup, err error) {
 		close(begun)
-		<-ctx.Done()
+		awaitEnd(ctx, t)
 		ended <- context.Cause(ctx)
 		return b, context.Cause(ctx)
 	}}
