@@ -77,7 +77,7 @@ bin/sandbox-oldest: $(shell find sandbox -name '*_test.go' -prune -o -type f -pr
 
 # The tests whose result depends on the API server, without the race detector. The skipped case has a
 # volume from an image, a field that 1.30 does not know.
-VERSION_TESTS := TestFirstList|TestCreateUpdateDelete|TestDeselected|TestExisting|TestMetadataAndIdentity|TestPages|TestChart|TestCRDComesAndGoes|TestOneForbidden|TestCheckAccess|TestGeneratedRights|TestPulledSchemas|TestSchemasOfTheCluster|TestUnknownResources|TestWritesThatSetOff|TestPodEvents|TestWatches$$|TestGapAfterCompaction|TestCompactedWhileDown|TestRestartReplaysNothing|TestDeletedWhileDown
+VERSION_TESTS := TestFirstList|TestCreateUpdateDelete|TestDeselected|TestExisting|TestMetadataAndIdentity|TestPages|TestChart|TestCRDComesAndGoes|TestOneForbidden|TestCheckAccess|TestGeneratedRights|TestPulledSchemas|TestSchemasOfTheCluster|TestUnknownResources|TestWritesThatSetOff|TestPodEvents|TestInPod|TestWatches$$|TestGapAfterCompaction|TestCompactedWhileDown|TestRestartReplaysNothing|TestDeletedWhileDown
 test-versions: bin/sandbox-oldest ## run the tests that depend on the API server on the oldest supported one
 	SANDBOX=$(CURDIR)/bin/sandbox-oldest CGO_ENABLED=0 go test -trimpath -count=1 -timeout 30m -run '^($(VERSION_TESTS))' \
 		-skip '^TestChartManifests$$/plugins' ./test/e2e ./test/chaos

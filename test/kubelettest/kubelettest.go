@@ -75,7 +75,14 @@ func (k *Kubelet) Node(name string) string {
 
 // Serve answers one request for a port-forward over SPDY, until the tunnel is closed.
 func Serve(w http.ResponseWriter, r *http.Request) {
-	portforward.ServePortForward(w, r, loopback{}, r.URL.Path, "", nil, streamTimeout, streamTimeout, []string{portforward.ProtocolV1Name})
+	// As in the kubelet. It refuses a WebSocket of a client for newer API servers, which an older API
+	// server passes on.
+	options, err := portforward.NewV4Options(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	portforward.ServePortForward(w, r, loopback{}, r.URL.Path, "", options, streamTimeout, streamTimeout, []string{portforward.ProtocolV1Name})
 }
 
 // loopback forwards to the ports of this machine.
