@@ -167,3 +167,27 @@ func TestKnowsRoute(t *testing.T) {
 	write(t, db, checkpoint.Cut{Routes: []checkpoint.RouteCut{{Name: "owing"}}})
 	check("returned", "owing", true, false)
 }
+
+// TestForgetKeepsPrefixes: the backlogs of routes whose names have a kept beginning stay.
+func TestForgetKeepsPrefixes(t *testing.T) {
+	// Guarantee: include-mistakes
+	db := open(t, statePath(t))
+	o := object(t, resource("", "pods"), "a", "u", "1", "")
+	owed := []checkpoint.Pending{{ID: 1, Delta: &event.Delta{Op: event.Added, Source: "s", New: o}}}
+	names := []string{"team/a", "team/b", "teams/a", "team"}
+	var routes []checkpoint.RouteCut
+	for _, name := range names {
+		routes = append(routes, checkpoint.RouteCut{Name: name, Put: owed})
+	}
+	write(t, db, checkpoint.Cut{Routes: routes})
+	for _, after := range []time.Duration{0, 2 * checkpoint.KeepBacklogs} {
+		must.Succeed(t, db.Forget(checkpoint.Configured{Prefixes: []string{"team/"}}, seen.Add(after)))
+	}
+	for _, name := range names {
+		backlog, err := db.Backlog(name)
+		must.Succeed(t, err)
+		if kept := strings.HasPrefix(name, "team/"); (backlog.N > 0) != kept {
+			t.Errorf("route %s has %d pending deltas", name, backlog.N)
+		}
+	}
+}

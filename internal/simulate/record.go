@@ -50,7 +50,7 @@ func Record(ctx context.Context, opts RecordOptions) (lines int64, err error) {
 	restore := informer.QuietKlog(opts.Log)
 	defer restore()
 	var client *informer.Client
-	p, problems := (*compile.Plans)(nil).Make(ctx, compile.Input{Path: opts.Config}, opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
+	p, problems := (*compile.Plans)(nil).Make(ctx, compile.Input{Path: opts.Config, Tolerant: true}, opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
 		client, err = informer.NewClient(cluster, opts.Components.Policy)
 		return client, err
 	})

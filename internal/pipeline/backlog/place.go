@@ -26,6 +26,9 @@ func (b *Backlog) NextUnplaced() *Unplaced {
 func (b *Backlog) AssignLane(next *Unplaced, v *spec.Verdict, filtered bool) {
 	e := next.entry
 	switch {
+	case filtered && e.Counted: // the route does not see the object any more
+		b.config.Count.Dropped.Inc()
+		b.Queue.Remove(e)
 	case filtered:
 		b.config.Count.Filtered.Inc()
 		b.Queue.Remove(e)

@@ -1,0 +1,89 @@
+package pipeline_test
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+)
+
+// TestNarrowedScope: a route that does not see its objects any more delivers no pending delta of
+// them.
+func TestNarrowedScope(t *testing.T) {
+	// Guarantee: include-scope
+	for _, c := range []struct {
+		scope *filters.Scope
+		want  []string
+	}{
+		{&filters.Scope{Namespaces: []string{"elsewhere"}}, nil},
+		{&filters.Scope{Namespaces: []string{"default", "ns"}}, []string{"added a@1", "added b@2"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var down atomic.Bool
+			down.Store(true)
+			s := &recordingSink{refuse: func(event.Event) error {
+				if down.Load() {
+					return errDown
+				}
+				return nil
+			}}
+			first := routeOf("r", "1", s)
+			first.Retry = pipeline.Retry{Backoff: time.Second, Max: time.Second}
+			b := openAs(t, pipeline.Config{}, first)
+			b.Start(t.Context())
+			b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
+			pass(time.Millisecond)
+			second := first
+			second.Version, second.Scope = "2", c.scope
+			b.exchange(nil, second)
+			down.Store(false)
+			pass(time.Minute)
+			got := s.got()
+			slices.Sort(got)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("with %q the sink got %q, want %q", c.scope.Namespaces, got, c.want)
+			}
+			b.balanced("r")
+		})
+	}
+}
+
+// TestNarrowedScopeOfACondition: a condition that holds for an object which the route does not see
+// any more ends.
+func TestNarrowedScopeOfACondition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &recordingSink{}
+		first := routeOf("r", "1", s)
+		first.Ops, first.Existing = edges, true
+		first.When = pipeline.When{Filter: whenOn, Version: "1", Every: time.Minute}
+		b := start(t, first)
+		d := conditionDelta(t, event.Added, "a", 1, true)
+		b.admit(d)
+		pass(time.Second)
+		second := first
+		second.Version, second.When.Version, second.Scope = "2", "2", &filters.Scope{Namespaces: []string{"elsewhere"}}
+		b.exchange(nil, second)
+		pass(2 * time.Minute) // no reminder
+		rescan, err := b.Rescan("r")
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := *d
+		again.Op = event.Sync
+		if a, err := rescan.Admit(t.Context(), &again); err != nil || a == nil {
+			t.Fatal(a, err)
+		} else {
+			a.Commit()
+		}
+		rescan.End(func(string) bool { return true })
+		pass(time.Second)
+		if got := s.got(); !slices.Equal(got, []string{"entered a@1", "left a@1"}) {
+			t.Errorf("the sink got %q", got)
+		}
+	})
+}

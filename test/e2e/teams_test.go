@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
+)
+
+// TestIncludedRoutes: the routes of an included file see one of two namespaces, also in look-ups. A
+// mistake in the file disables them in the next run, and their backlog waits until it is repaired.
+func TestIncludedRoutes(t *testing.T) {
+	// Guarantee: include-scope, include-mistakes
+	s, ns := sandboxtest.StartNamespace(t)
+	other := s.Namespace(t)
+	ours, theirs := routertest.Use(t, s, routertest.ConfigMaps, ns), routertest.Use(t, s, routertest.ConfigMaps, other)
+	h := newHook(t)
+	h.answer(http.StatusServiceUnavailable)
+	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`
+sources: {maps: {resource: v1/configmaps, namespaces: [%s, %s]}}
+sinks: {out: {stdout: {}}, hook: {webhook: {url: %q}}}
+include: [{name: team, files: teams/*.yaml, namespaces: [%[1]s], sources: [maps], sinks: [out, hook]}]
+routes: [{name: all, from: maps, to: out}]
+`, ns, other, h.URL))
+	routes := filepath.Join(filepath.Dir(file), "teams", "routes.yaml")
+	must.Succeed(t, os.MkdirAll(filepath.Dir(routes), 0o700))
+	const good = `define: {visible: 'list("maps").size()'}
+routes:
+  - {name: sees, from: maps, emit: '{"visible": visible}', to: out}
+  - {name: owes, from: maps, to: hook, retry: {backoff: 10ms, max: 50ms}}
+`
+	must.Succeed(t, os.WriteFile(routes, []byte(good), 0o600))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	theirs.Make(routertest.ConfigMap("a", "1"))
+	theirs.Make(routertest.ConfigMap("b", "1"))
+	r.Expect(t, "all added "+other+"/a", "all added "+other+"/b")
+	ours.Make(routertest.ConfigMap("a", "1"))
+	r.Expect(t, "all added "+ns+"/a", "team/sees added "+ns+"/a")
+	r.Saved(t)
+	if code := r.Stop(t); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	for _, e := range r.Events() {
+		if e.Route == "team/sees" && (!strings.HasPrefix(e.Subject, ns+"/") || string(e.Data) != `{"visible":1}`) {
+			t.Errorf("a route of the team sees %s %s", e.Subject, e.Data)
+		}
+	}
+
+	routertest.Exchange(t, routes, "routes: [{name: owes, from: maps, to: nowhere}]\n")
+	h.answer(http.StatusOK)
+	r = routertest.StartFile(t, file)
+	r.Ready(t)
+	if out, _ := routertest.Control(t, file, "status"); !strings.Contains(out, `includes/team:`) || !strings.Contains(out, `there is no sink "nowhere"`) {
+		t.Errorf("router status says\n%s", out)
+	}
+	ours.Make(routertest.ConfigMap("unseen", "1"))
+	r.Expect(t, "all added "+ns+"/unseen")
+	if h.count() != 0 {
+		t.Error("a disabled route delivers")
+	}
+	routertest.Exchange(t, routes, good)
+	routertest.Poll(t, "the backlog of the route", func() bool { return h.count() > 0 })
+	if got := h.events(t); got[0].Subject != ns+"/a" {
+		t.Errorf("the first delivery is about %s", got[0].Subject)
+	}
+}
