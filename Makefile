@@ -19,7 +19,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 each = @failed=; for m in $(1); do echo "--- $@ $$m"; (cd $$m && $(2)) || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "$@ failed in:$$failed" >&2; exit 1; }
 
-.PHONY: help run build router image release release-check vulncheck plugins plugins-go plugins-checked-in test test-versions e2e chaos arch bench fuzz fmt fmt-check tidy tidy-check generate lint check clean
+.PHONY: help run build router image release release-check vulncheck plugins plugins-go plugins-checked-in test test-versions e2e chaos arch bench footprint fuzz fmt fmt-check tidy tidy-check generate lint check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -100,6 +100,9 @@ bench: build ## compare the router with client-go programs, and measure checkpoi
 	go -C bench run .
 	go -C bench run ./guests
 	go -C bench run . -restart
+
+footprint: router bin/sandbox ## measure image size, installation, start to ready, and memory with 100,000 pods
+	go -C bench run . -footprint -rounds 5
 
 fuzz: ## run each fuzz target for FUZZTIME (20s), or a number of executions: FUZZTIME=500x
 	@sh hack/fuzz.sh $(FUZZTIME) $(CODE)

@@ -5,10 +5,12 @@
 //	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|checkpoint|routes|indexes|loops|process|webhook]
 //	go -C bench run . -namespaces
 //	go -C bench run . -restart [-wire-pods N] [-sandbox-pods N] [-rounds ROUNDS]
+//	go -C bench run . -footprint [-wire-pods N] [-rounds ROUNDS]
 //
 // Then it measures the cost of the checkpoint: see throughput. With -restart it compares a restart
 // of the router with a cold start instead: see compareRestarts. With -namespaces it compares two ways
-// to follow namespaces: see selections.
+// to follow namespaces: see selections. With -footprint it measures what a pod of the router takes:
+// see footprint.
 //
 // Each measurement is a separate process, so that CPU and heap belong to it alone. The contenders
 // take turns, and the medians of the rounds are compared. The ratios are significant: other load on
@@ -70,14 +72,17 @@ func main() {
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
 	url := flag.String("url", "", "used by the command itself: the server")
 	restart := flag.Bool("restart", false, "compare a restart with a cold start instead")
-	router := flag.String("router", "../bin/router", "for -restart and -namespaces: the router's binary")
-	sandbox := flag.String("sandbox", "../bin/sandbox", "for -restart and -namespaces: the sandbox's binary")
-	onWire := flag.Int("wire-pods", 100_000, "for -restart: pods of the server of this command; 0: without it")
+	router := flag.String("router", "../bin/router", "for -restart, -namespaces and -footprint: the router's binary")
+	sandbox := flag.String("sandbox", "../bin/sandbox", "for -restart, -namespaces and -footprint: the sandbox's binary")
+	onWire := flag.Int("wire-pods", 100_000, "for -restart and -footprint: pods of the server of this command; 0: without it")
 	onSandbox := flag.Int("sandbox-pods", 10_000, "for -restart: pods of the sandbox; 0: without it")
 	selected := flag.Bool("namespaces", false, "compare a watch for each selected namespace with one for all namespaces instead")
+	pod := flag.Bool("footprint", false, "measure image, installation, start and memory instead")
 	flag.Parse()
-	err := error(nil)
-	if *selected {
+	var err error
+	if *pod {
+		err = footprint(*router, *sandbox, *onWire, *rounds)
+	} else if *selected {
 		err = selections(*router, *sandbox)
 	} else if *restart {
 		err = restarts(*router, *sandbox, *onWire, *onSandbox, *rounds)

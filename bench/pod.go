@@ -64,10 +64,12 @@ func (t *template) set(mark, value string) {
 	}
 }
 
-// podFrames are the two frames that the server sends, in JSON and in protobuf.
+// podFrames are the two frames that the server sends, in JSON, in protobuf, and as JSON of the
+// metadata alone.
 type podFrames struct {
 	size, stripped int // bytes of the JSON of a pod, with and without managedFields
 	json, proto    map[string]*template
+	metadata       map[string]*template
 }
 
 func newPodFrames() (*podFrames, error) {
@@ -84,10 +86,17 @@ func newPodFrames() (*podFrames, error) {
 	}
 	p := &podFrames{
 		size: len(full), stripped: len(stripped),
-		json: make(map[string]*template), proto: make(map[string]*template),
+		json: make(map[string]*template), proto: make(map[string]*template), metadata: make(map[string]*template),
+	}
+	partial, err := json.Marshal(&metav1.PartialObjectMetadata{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"}, ObjectMeta: pod.ObjectMeta,
+	})
+	if err != nil {
+		return nil, err
 	}
 	for _, kind := range []string{"ADDED", "MODIFIED"} {
 		p.json[kind] = newTemplate(fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", kind, full))
+		p.metadata[kind] = newTemplate(fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", kind, partial))
 		frame, err := protoFrame(kind, pod)
 		if err != nil {
 			return nil, err

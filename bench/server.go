@@ -92,6 +92,9 @@ func (s *server) pods(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.Header.Get("Accept"), "protobuf") {
 		frames, contentType = s.pod.proto, "application/vnd.kubernetes.protobuf;stream=watch"
 	}
+	if strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
+		frames = s.pod.metadata
+	}
 	w.Header().Set("Content-Type", contentType)
 	out := bufio.NewWriterSize(w, 256<<10)
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
