@@ -238,7 +238,7 @@ func (c *Config) readFragment(name string, scope *Scope) *Fragment {
 		return f
 	}
 	if f.Err = c.Policy.check(tags.PathRead, name); f.Err == nil {
-		f.Data, f.Err = files.ReadFile(name)
+		f.Data, f.Err = files.ReadIn(dir, filepath.Base(name))
 	}
 	return f
 }

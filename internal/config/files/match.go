@@ -3,6 +3,7 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -38,7 +39,8 @@ func Match(pattern string) ([]string, error) {
 			continue
 		}
 		name := filepath.Join(dir, e.Name())
-		if info, err := os.Stat(name); err == nil && info.IsDir() {
+		// A link to nothing is a file that cannot be read. A pipe would block the reader.
+		if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 			continue
 		}
 		names = append(names, name)
@@ -59,6 +61,21 @@ func existing(name string, err error) ([]string, error) {
 }
 
 func hasWildcard(path string) bool { return strings.ContainsAny(path, "*?[") }
+
+// ReadIn is ReadFile for a file of a folder. It follows no link out of the folder.
+func ReadIn(dir, name string) ([]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, errors.New(reason(err))
+	}
+	defer root.Close()
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, errors.New(reason(err))
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxSize+1))
+}
 
 // ReadFile reads one file, up to one byte more than MaxSize. The error does not name it.
 func ReadFile(name string) ([]byte, error) {
