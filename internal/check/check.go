@@ -110,6 +110,7 @@ func (f *Findings) connect(ctx context.Context, path string, client *informer.Cl
 	f.Roles = access.Roles
 	f.Problems = append(f.Problems, access.Problems...)
 	f.Warnings = append(f.Warnings, access.Warnings...)
+	f.Warnings = append(f.Warnings, emptySelectors(ctx, client, p.Config)...)
 	if valid { // kinds cannot interpret an invalid configuration
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Handlers, components.Handlers)...)
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Sinks, components.Sinks)...)

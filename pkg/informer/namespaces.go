@@ -8,6 +8,11 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/apply"
 )
 
+// AnyNamespace reports whether a namespace has the labels of a selector.
+func (c *Client) AnyNamespace(ctx context.Context, selector string) (bool, error) {
+	return c.api.AnyNamespace(ctx, selector)
+}
+
 // finds reports whether watches can follow the namespaces of this one.
 func (s *Spec) finds() bool {
 	of, ok := (&Spec{NamespaceSelector: s.LabelSelector}).Namespaces()

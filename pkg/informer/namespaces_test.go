@@ -256,3 +256,22 @@ func TestSelectedNamespaceNotListed(t *testing.T) {
 	s.put("b/mark", "x")
 	r.sink.want(t, false, "added pods b/mark")
 }
+
+// TestDeletedNamespace: the deletion of a namespace arrives before those of its last objects. These
+// are awaited, so that their deletions are not inferred.
+func TestDeletedNamespace(t *testing.T) {
+	// Guarantee: namespace-selector
+	s := newSpaces(t)
+	s.namespaces.put("/a", "team")
+	s.namespaces.put("/b", "team")
+	s.put("b/p", "x")
+	r, _ := s.rig(t, informer.Config{})
+	r.start()
+	r.synced()
+	s.awaitWatch()
+	r.sink.want(t, false, "added pods b/p initial")
+	s.namespaces.delete("/b")
+	eventually(t, "the router asks whether the namespace is gone", func() bool { return s.namespaces.seen("GET") > 0 })
+	s.delete("b/p")
+	r.sink.want(t, false, "deleted pods b/p")
+}

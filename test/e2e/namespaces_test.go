@@ -145,6 +145,13 @@ func TestNamespaceSelector(t *testing.T) {
 		t.Errorf("status %s, want two namespaces", status)
 	}
 
+	if out, _ = routertest.Control(t, g.install(strings.ReplaceAll(followed, "team=", "item=")), "check", "-connect"); !strings.Contains(out, "no namespace has these labels now") {
+		t.Errorf("check -connect shows %q of a selector of nothing", out)
+	}
+	if out, _ = routertest.Control(t, file, "check", "-connect"); strings.Contains(out, "no namespace has these labels now") {
+		t.Errorf("check -connect shows %q of a selector of two namespaces", out)
+	}
+
 	// The object is created at once, before the router can know of the namespace.
 	var want []string
 	for i := range 10 {

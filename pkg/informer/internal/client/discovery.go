@@ -74,9 +74,20 @@ func (c *Client) confirmNoVersion(ctx context.Context, gv schema.GroupVersion, m
 	return ErrAbsent
 }
 
+// AnyNamespace reports whether a namespace has the labels of a selector.
+func (c *Client) AnyNamespace(ctx context.Context, selector string) (bool, error) {
+	var list metav1.PartialObjectMetadataList
+	err := c.getJSON(ctx, "api/v1/namespaces", url.Values{"labelSelector": {selector}, "limit": {"1"}}, &list)
+	return len(list.Items) > 0, err
+}
+
 // GetJSON decodes the answer for a path.
 func (c *Client) GetJSON(ctx context.Context, path string, into any) error {
-	resp, err := c.Get(ctx, path, nil, "application/json", IdleTimeout)
+	return c.getJSON(ctx, path, nil, into)
+}
+
+func (c *Client) getJSON(ctx context.Context, path string, query url.Values, into any) error {
+	resp, err := c.Get(ctx, path, query, AcceptObjects, IdleTimeout)
 	if err != nil {
 		return err
 	}
