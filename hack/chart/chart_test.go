@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -183,5 +184,39 @@ func TestDocument(t *testing.T) {
 	}
 	if _, err := render(namespace, values); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDefinitions shows that the chart creates the definitions of deploy/crds on request, and that
+// they stay when the release is removed.
+func TestDefinitions(t *testing.T) {
+	values := valuesOf(t, "minimal")
+	values["customResourceDefinitions"] = map[string]any{"create": true}
+	rendered, err := render(namespace, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "deploy", "crds", "crds.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := func(text string) (all []map[string]any) {
+		for one := range strings.SplitSeq(text, "---\n") {
+			object := map[string]any{}
+			if err := yaml.Unmarshal([]byte(one), &object); err != nil {
+				t.Fatal(err)
+			}
+			if len(object) > 0 {
+				all = append(all, object)
+			}
+		}
+		return all
+	}
+	want := documents(string(text))
+	for _, one := range want {
+		one["metadata"] = map[string]any{"name": one["metadata"].(map[string]any)["name"], "annotations": map[string]any{"helm.sh/resource-policy": "keep"}}
+	}
+	if got := documents(rendered["deltarouter/templates/crds.yaml"]); len(want) != 2 || !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%s", rendered["deltarouter/templates/crds.yaml"])
 	}
 }

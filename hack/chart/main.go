@@ -22,6 +22,7 @@ const (
 var copies = map[string]string{
 	"files/prometheusrule.yaml": "deploy/monitoring/prometheusrule.yaml",
 	"files/dashboard.json":      "deploy/monitoring/dashboard.json",
+	"files/crds.yaml":           "deploy/crds/crds.yaml",
 }
 
 func main() {

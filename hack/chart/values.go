@@ -48,6 +48,8 @@ type values struct {
 	ServiceAccount serviceAccount `json:"serviceAccount" doc:"The identity of the router in the cluster."`
 	RBAC           rbac           `json:"rbac" doc:"The rights of the router: router rbac -namespace NAMESPACE -o helm-values prints them for a configuration and the namespace of the release."`
 
+	Definitions definitions `json:"customResourceDefinitions" doc:"The definitions of routes and clusterroutes, see docs/CUSTOM-RESOURCES.md."`
+
 	PodAnnotations object `json:"podAnnotations" default:"{}" doc:"Annotations of the pod."`
 	PodLabels      object `json:"podLabels" default:"{}" doc:"Labels of the pod."`
 	PodSecurity    object `json:"podSecurityContext" default:"{runAsNonRoot: true, runAsUser: 65532, runAsGroup: 65532, fsGroup: 65532, fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}" doc:"Security of the pod. The defaults fulfil the Pod Security Standard restricted."`
@@ -107,6 +109,10 @@ type rbac struct {
 	Create       bool  `json:"create" default:"true" doc:"Create the roles and their bindings."`
 	ClusterRules list  `json:"clusterRules" default:"[]" doc:"Rules of a ClusterRole."`
 	Rules        rules `json:"rules" default:"{}" doc:"Rules of a Role in each namespace: {NAMESPACE: [rule]}."`
+}
+
+type definitions struct {
+	Create bool `json:"create" default:"false" doc:"Create and update them. A cluster has them once: leave it false in the other releases. They stay when the release is removed, because the objects would go with them."`
 }
 
 type networkPolicy struct {
