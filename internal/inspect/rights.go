@@ -168,7 +168,7 @@ func (inv *Inventory) Show(ctx context.Context, s api.Status) api.Status {
 	for i := range s.Checks {
 		c := &s.Checks[i]
 		switch kind, name, _ := strings.Cut(c.Name, "/"); kind {
-		case "config", "state": // about files
+		case "config", "includes", "state": // about files
 		case "sources":
 			hide(&c.Message, inv.mayList, name)
 		case "routes":

@@ -208,6 +208,7 @@ func TestStatusHidesReasons(t *testing.T) {
 			Routes:  []api.RouteStatus{{Name: "both", Paused: "b"}, {Name: "team/one", Paused: "o"}, {Name: "gone", Paused: "g"}, {Name: "both"}},
 			Checks: []api.Check{
 				{Name: "config", Message: "c"},
+				{Name: "includes/team", Message: "i"},
 				{Name: "state", Message: "d"},
 				{Name: "sources/secrets", Message: "ss"},
 				{Name: "sources/maps", Message: "sm"},
@@ -241,11 +242,11 @@ func TestStatusHidesReasons(t *testing.T) {
 		ctx  context.Context
 		want string
 	}{
-		{t.Context(), "m s b o g  c d ss sm rb ro so "},
-		{as(t), "- - - - -  c d - - - - - "},
-		{as(t, maps...), "m - - o -  c d - sm - ro - "},
-		{as(t, append(maps, "list secrets in all namespaces")...), "m s b o -  c d ss sm rb ro so "},
-		{as(t, append(maps, "list secrets in all namespaces", "list *.* in all namespaces")...), "m s b o g  c d ss sm rb ro so "},
+		{t.Context(), "m s b o g  c i d ss sm rb ro so "},
+		{as(t), "- - - - -  c i d - - - - - "},
+		{as(t, maps...), "m - - o -  c i d - sm - ro - "},
+		{as(t, append(maps, "list secrets in all namespaces")...), "m s b o -  c i d ss sm rb ro so "},
+		{as(t, append(maps, "list secrets in all namespaces", "list *.* in all namespaces")...), "m s b o g  c i d ss sm rb ro so "},
 	} {
 		if got := strings.Join(texts(inv.Show(c.ctx, status())), " "); got != c.want {
 			t.Errorf("got %q, want %q", got, c.want)
