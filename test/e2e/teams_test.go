@@ -43,6 +43,9 @@ routes:
 	r.Expect(t, "all added "+other+"/a", "all added "+other+"/b")
 	ours.Make(routertest.ConfigMap("a", "1"))
 	r.Expect(t, "all added "+ns+"/a", "team/sees added "+ns+"/a")
+	if out, _ := routertest.Control(t, file, "resume", "team/sees"); !strings.Contains(out, "not paused") {
+		t.Errorf("router resume says\n%s", out)
+	}
 	r.Saved(t)
 	if code := r.Stop(t); code != 0 {
 		t.Fatalf("exit code %d", code)
