@@ -29,6 +29,7 @@ func TestGeneratedDocs(t *testing.T) {
 	}{
 		{"config.schema.json", []string{"schema"}},
 		{"config.schema.json", []string{"schema", "config"}},
+		{"include.schema.json", []string{"schema", "include"}},
 		{"CONFIG.md", []string{"schema", "reference"}},
 	} {
 		var stdout, stderr bytes.Buffer
