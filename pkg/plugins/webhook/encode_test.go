@@ -152,7 +152,7 @@ func TestBatched(t *testing.T) {
 			}
 			return has("c", 400)(ids)
 		}, "abcdefg abc a bc b c defg", "ddruuuu"},
-		{"by size", ", maxBatch: 1k", "", has("", 0), "abc def g", "ddddddd"},
+		{"by size", ", maxBatch: 1280", "", has("", 0), "abc def g", "ddddddd"},
 		{"alone if need be", ", maxBatch: 1", "", has("c", 500), "a b c", "dduuuuu"},
 		{"what is no event is left out", "", "bg", has("", 0), "acdef", "drddddr"},
 		{"what is no event, and it is down", "", "g", has("a", 500), "abcdef", "uuuuuur"},
