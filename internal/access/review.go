@@ -84,19 +84,30 @@ type answer[T any] struct {
 	ok    bool
 }
 
+// kept returns the answer of the cache.
+func (m *memory[T]) kept(key string) (a answer[T], ok bool) {
+	if value, ok := m.yes.Get(key); ok {
+		return answer[T]{value.(T), true}, true
+	}
+	_, ok = m.no.Get(key)
+	return a, ok
+}
+
 // get returns the answer of the cache, or that of ask. fresh: ask is called in any case. An error is
 // not kept.
 func (m *memory[T]) get(ctx context.Context, key string, fresh bool, ask func(context.Context) (T, bool, error)) (value T, ok bool, err error) {
 	flight := key
 	if fresh {
 		flight = "fresh " + key
-	} else if kept, ok := m.yes.Get(key); ok {
-		return kept.(T), true, nil
-	} else if _, ok := m.no.Get(key); ok {
-		return value, false, nil
+	} else if kept, ok := m.kept(key); ok {
+		return kept.value, kept.ok, nil
 	}
 	// The question outlives a client that disconnects, because others may wait for it too.
 	result := m.flight.DoChan(flight, func() (any, error) {
+		// Another question may have ended after the look into the cache.
+		if kept, ok := m.kept(key); ok && !fresh {
+			return kept, nil
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()
 		value, ok, err := ask(ctx)
