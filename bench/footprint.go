@@ -31,7 +31,7 @@ var caches = []string{"full", "metadata", "identity"}
 // settle is the time after which the memory of an idle router is read.
 const settle = 3 * time.Second
 
-// footprint prints what a pod of the router takes: the size of the image, the time from the
+// footprint prints the needs of a pod of the router: the size of the image, the time from the
 // manifests to the first event, the time from the start of the process until it is ready, and the
 // memory, idle and with that many pods for each kind of cache.
 func footprint(router, sandboxBinary string, pods, rounds int) error {
@@ -73,8 +73,8 @@ func imageSize(ctx context.Context, dir string) error {
 	return err
 }
 
-// cacheMemory prints the memory of a router whose source has the pods of the server of this command, and
-// the time until it is ready: without a state, and after a restart.
+// cacheMemory prints the memory of a router whose source has the pods of the server of this
+// command, and the time until it is ready: without a state, and after a restart.
 func cacheMemory(ctx context.Context, router, dir, cache string, pods int) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err

@@ -8,9 +8,9 @@
 //	go -C bench run . -footprint [-wire-pods N] [-rounds ROUNDS]
 //
 // Then it measures the cost of the checkpoint: see throughput. With -restart it compares a restart
-// of the router with a cold start instead: see compareRestarts. With -namespaces it compares two ways
-// to follow namespaces: see selections. With -footprint it measures what a pod of the router takes:
-// see footprint.
+// of the router with a cold start instead: see compareRestarts. With -namespaces it compares two
+// ways to follow namespaces: see selections. With -footprint it measures the needs of a pod of the
+// router: see footprint.
 //
 // Each measurement is a separate process, so that CPU and heap belong to it alone. The contenders
 // take turns, and the medians of the rounds are compared. The ratios are significant: other load on

@@ -37,7 +37,7 @@ routes:
   - {name: all, from: pods, to: none}
 `
 
-// use is what a process has used.
+// use has the CPU time and memory that a process has used.
 type use struct {
 	cpu time.Duration
 	rss int // MB
@@ -177,7 +177,7 @@ func (s *sandbox) changeFor(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// useOf returns what a running process has used.
+// useOf returns the use of a running process.
 func useOf(pid int) use {
 	u := use{cpu: cpuOf(pid)}
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

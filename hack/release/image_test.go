@@ -177,7 +177,8 @@ func TestDockerfile(t *testing.T) {
 	succeed(t, err)
 	c := imageConfig()
 	want := []string{
-		"ARG TARGETOS", "ARG TARGETARCH", // without defaults, which would override BuildKit's values
+		// A default would override BuildKit's value.
+		"ARG TARGETOS", "ARG TARGETARCH",
 		"USER " + c.User, "WORKDIR " + c.WorkingDir, "VOLUME " + c.WorkingDir,
 		fmt.Sprintf("ENTRYPOINT [%q]", c.Entrypoint[0]), fmt.Sprintf("CMD [%q]", c.Cmd[0]),
 		fmt.Sprintf("COPY --from=build --chown=%s /image/%s /%s", c.User, statePath, statePath),

@@ -74,7 +74,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method + " " + r.URL.Path {
 	case "POST /apis/authentication.k8s.io/v1/tokenreviews":
 		var review authenticationv1.TokenReview
-		_ = json.NewDecoder(r.Body).Decode(&review) // checked by what it has
+		_ = json.NewDecoder(r.Body).Decode(&review) // an empty review fails the checks below
 		c.asked[review.Kind]++
 		user, ok := strings.CutPrefix(review.Spec.Token, "token-")
 		if review.Status.Authenticated = ok && !slices.Contains(c.gone, review.Spec.Token); review.Status.Authenticated {
@@ -83,7 +83,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = review
 	case "POST /apis/authorization.k8s.io/v1/subjectaccessreviews":
 		var review authorizationv1.SubjectAccessReview
-		_ = json.NewDecoder(r.Body).Decode(&review) // checked by what it has
+		_ = json.NewDecoder(r.Body).Decode(&review) // an empty review fails the checks below
 		c.asked[review.Kind]++
 		c.last = review.Spec
 		var asked access.Right
@@ -196,8 +196,8 @@ func TestCheck(t *testing.T) {
 	must.Report(t, access.Check(t.Context(), listPods)) // the router itself
 }
 
-// TestAgain shows that a permission ends, whatever is kept, when the right is withdrawn or the token
-// expires.
+// TestAgain shows that a permission ends, whatever is kept, when the right is withdrawn or the
+// token expires.
 func TestAgain(t *testing.T) {
 	// Guarantee: api-access
 	c := newCluster(t, nil)
@@ -218,8 +218,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestNoAnswer shows that nothing is permitted without an answer of the API server, and that this is
-// not kept.
+// TestNoAnswer shows that nothing is permitted without an answer of the API server, and that this
+// is not kept.
 func TestNoAnswer(t *testing.T) {
 	// Guarantee: api-access
 	c := newCluster(t, nil)

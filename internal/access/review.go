@@ -93,8 +93,8 @@ func (m *memory[T]) kept(key string) (a answer[T], ok bool) {
 	return a, ok
 }
 
-// get returns the answer of the cache, or that of ask. fresh: ask is called in any case. An error is
-// not kept.
+// get returns the answer of the cache, or that of ask. fresh: ask is called in any case. An error
+// is not kept.
 func (m *memory[T]) get(ctx context.Context, key string, fresh bool, ask func(context.Context) (T, bool, error)) (value T, ok bool, err error) {
 	flight := key
 	if fresh {

@@ -203,6 +203,7 @@ func (r *Reviewer) allowed(ctx context.Context, user User, right Right, fresh bo
 // hash returns the key of a question in the memory.
 func (r *Reviewer) hash(parts ...any) string {
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%x %q", r.salt, parts) // quoted, so that different questions have different texts
+	// %q, so that different questions have different texts
+	fmt.Fprintf(hash, "%x %q", r.salt, parts)
 	return string(hash.Sum(nil))
 }

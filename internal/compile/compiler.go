@@ -108,8 +108,8 @@ func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) 
 	return nil
 }
 
-// explainFailure locates the errors of an expression. If a fragment looks up a source that it may not use,
-// that is the problem.
+// explainFailure locates the errors of an expression. If a fragment looks up a source that it may
+// not use, that is the problem.
 func explainFailure(c *compiler, e *config.Expr, usage expr.Usage, sources []string, err error) config.Problems {
 	if c.cfg != c.main {
 		cfg := *c.cfg

@@ -28,8 +28,8 @@ type Plan struct {
 	// expensive expressions, and with advise all other warnings about expressions. Optional are
 	// warnings about fields that may be absent.
 	Warnings, Optional config.Problems
-	// Rejected are the fragments with mistakes. Accepted has the last text without a mistake of each
-	// fragment, by its key.
+	// Rejected are the fragments with mistakes. Accepted has the last text without a mistake of
+	// each fragment, by its key.
 	Rejected []Rejected
 	Accepted map[string][]byte
 }
@@ -45,8 +45,8 @@ type Route struct {
 	*config.Route
 
 	Config *config.Config // it has the defines of the route: of its fragment, or the whole
-	// Instance is the name of the instance of the handler: the handler, or that of the scope. Empty:
-	// the route has no handler.
+	// Instance is the name of the instance of the handler: the handler, or that of the scope.
+	// Empty: the route has no handler.
 	Instance string
 
 	// KeyProgram is the key of the route or of its groups.

@@ -15,8 +15,8 @@ import (
 // savedFile is the file in state.dir with the objects of the last run.
 const savedFile = "customresources.json"
 
-// Saved is what a router needs for a start without the API server: the routes that it had, so that
-// their backlogs are delivered and no delta passes them by.
+// Saved has the routes of the last run, for a start without the API server: their backlogs are
+// delivered, and they miss no delta.
 type Saved struct {
 	Objects []*Object
 	// Accepted has the texts of the fragments that run, by their keys: the former versions, if the

@@ -190,8 +190,8 @@ func groupVersion(object rawjson.Value) (group, version string) {
 	return gv.Group, gv.Version
 }
 
-// sourcesOf returns the sources with objects of the kind of this one. If the resource is not built in, it is
-// assumed to be the plural of the kind.
+// sourcesOf returns the sources with objects of the kind of this one. If the resource is not built
+// in, it is assumed to be the plural of the kind.
 func (o *offline) sourcesOf(object rawjson.Value) (names []string) {
 	group, version := groupVersion(object)
 	kind := object.Get("kind").Str()

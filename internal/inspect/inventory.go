@@ -26,7 +26,7 @@ type Inventory struct {
 	watches  map[string][]informer.Spec // by source, in the order of the catalog's stores
 	stores   map[string][]*index.Store  // by source, in the same order
 	handlers []api.HandlerStatus
-	// seen has, by route, the sources whose objects decide what the route does and delivers.
+	// seen has, by route, the sources whose objects the route may show in its results.
 	seen map[string][]string
 	// env compiles the expressions of API queries. It is made at its first use.
 	env func() (*expr.Env, error)

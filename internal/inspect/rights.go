@@ -19,8 +19,8 @@ import (
 // text are not known any more.
 var everything = access.Right{Verb: "list", Group: "*", Resource: "*"}
 
-// seenBy returns, by route, the sources whose objects decide what the route does and delivers: its
-// own, those of its look-ups and of its watches, and those of its upstream routes.
+// seenBy returns, by route, the sources whose objects the route may show in its results: its own,
+// those of its look-ups and of its watches, and those of its upstream routes.
 func seenBy(p *compile.Plan) map[string][]string {
 	direct, upstream := make(map[string][]string), make(map[string][]string)
 	for i := range p.Routes {

@@ -125,8 +125,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestSourcesHidesNumbers shows that only those who may list the objects of a source get their
-// number.
+// TestSourcesHidesNumbers shows that a user without the right to list the objects of a source does
+// not get their number.
 func TestSourcesHidesNumbers(t *testing.T) {
 	// Guarantee: api-access
 	w := newWatched(t)
@@ -140,7 +140,7 @@ func TestSourcesHidesNumbers(t *testing.T) {
 	}
 }
 
-// TestSeen shows the sources that decide what a route does.
+// TestSeen shows the sources whose objects a route may show in its results.
 func TestSeen(t *testing.T) {
 	routes := []*config.Route{
 		{Name: "first", From: []string{"pods"}},
@@ -197,7 +197,8 @@ func TestRoutesAreGuarded(t *testing.T) {
 	}
 }
 
-// TestStatusHidesReasons shows that only those who may list the objects that a text may name see it.
+// TestStatusHidesReasons shows that a user does not see a text that may name objects which the user
+// may not list.
 func TestStatusHidesReasons(t *testing.T) {
 	// Guarantee: api-access
 	inv := newWatched(t).objects.Load()

@@ -26,8 +26,9 @@ func (d *DeadLetters) page(ctx context.Context, route string, after uint64, limi
 	return d.visible(ctx, d.store.IDs(route, after, 0), limit)
 }
 
-// visible returns the dead letters among ids whose objects the caller may get, at most limit; 0: all
-// of them. It asks for the right on all objects of a namespace, so that a page causes few questions.
+// visible returns the dead letters among ids whose objects the caller may get, at most limit; 0:
+// all of them. It asks for the right on all objects of a namespace, so that a page causes few
+// questions.
 func (d *DeadLetters) visible(ctx context.Context, ids []uint64, limit int) (visible []uint64, err error) {
 	if access.From(ctx) == nil {
 		return ids, nil

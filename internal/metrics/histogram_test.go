@@ -19,8 +19,9 @@ func TestExemplars(t *testing.T) {
 	m := metrics.New()
 	d := m.Deliveries("r")
 	start := time.Unix(1_000_000, 0)
-	d.Observe(start, 1*time.Millisecond, "", "")                      // no event
-	d.Observe(start, 1*time.Millisecond, strings.Repeat("x", 81), "") // with its label: 129 characters
+	d.Observe(start, 1*time.Millisecond, "", "") // no event
+	// The id and its label have 129 characters.
+	d.Observe(start, 1*time.Millisecond, strings.Repeat("x", 81), "")
 	d.Observe(start, 1*time.Millisecond, "\xff", "")
 	d.Observe(start, 2*time.Millisecond, "first", "")
 	d.Observe(start.Add(999*time.Millisecond), 200*time.Millisecond, "too soon", "")

@@ -1,5 +1,5 @@
-// Package otlpconn sends the requests of OpenTelemetry's protocol, OTLP, over gRPC or HTTP. The sink
-// kind otlp sends events as log records with it, and package trace/export sends spans.
+// Package otlpconn sends the requests of OpenTelemetry's protocol, OTLP, over gRPC or HTTP. The
+// sink kind otlp sends events as log records with it, and package trace/export sends spans.
 //
 // The specification of OTLP decides the meaning of a response. Certificates and headers from files
 // are read again when they change, and no error contains the text of a response.

@@ -162,8 +162,8 @@ func TestTraceSecret(t *testing.T) {
 	})
 }
 
-// TestTraceCoalesced: the span of a net change has links to those of the coalesced deltas, a bounded
-// number. Its trace is that of the last one.
+// TestTraceCoalesced: the span of a net change has links to those of the coalesced deltas, a
+// bounded number. Its trace is that of the last one.
 func TestTraceCoalesced(t *testing.T) {
 	// Guarantee: traces
 	synctest.Test(t, func(t *testing.T) {

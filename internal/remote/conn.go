@@ -113,8 +113,8 @@ func (c *conn) LocalAddr() net.Addr { return address{} }
 // RemoteAddr implements net.Conn.
 func (c *conn) RemoteAddr() net.Addr { return address{c.tunnel.pod.String()} }
 
-// SetDeadline implements net.Conn. A stream has no deadlines: a request ends with its context, which
-// closes the connection.
+// SetDeadline implements net.Conn. A stream has no deadlines: a request ends with its context,
+// which closes the connection.
 func (c *conn) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline implements net.Conn.

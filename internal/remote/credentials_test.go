@@ -41,8 +41,8 @@ echo '{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1"
 	}
 }
 
-// TestWithoutToken shows the error of a kubeconfig with a certificate alone, at a router that wants a
-// token.
+// TestWithoutToken shows the error of a kubeconfig with a certificate alone, at a router that wants
+// a token.
 func TestWithoutToken(t *testing.T) {
 	r, cluster := newRouter(t, "of-the-user", true), newCluster(t)
 	ca := filepath.Join(t.TempDir(), "ca.crt")

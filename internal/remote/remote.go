@@ -33,8 +33,8 @@ type Options struct {
 
 	Pod string // [NAMESPACE/]NAME, instead of Addr
 
-	// The kubeconfig and its context; empty: those of kubectl. With Addr, the router gets credentials
-	// only if one of them is given.
+	// The kubeconfig and its context; empty: those of kubectl. With Addr, the router gets
+	// credentials only if one of them is given.
 	Kubeconfig, Context string
 }
 

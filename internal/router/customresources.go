@@ -72,8 +72,8 @@ func (o *objectRoutes) fragments(objects []*customresources.Object) (all []*conf
 	return all
 }
 
-// useObjects is called with the plan that runs now. It reports the objects with mistakes that are new, and
-// saves the objects for a start without the API server.
+// useObjects is called with the plan that runs now. It reports the objects with mistakes that are
+// new, and saves the objects for a start without the API server.
 func (r *router) useObjects(ctx context.Context, plan *compile.Plan) {
 	o := &r.fromObjects
 	var now []objectRoute

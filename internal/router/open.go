@@ -192,7 +192,8 @@ func (r *router) tap(ctx context.Context, q api.TapQuery, show func(api.Tapped) 
 // active implements api.ControlConfig.Active.
 func (r *router) active(ctx context.Context, q api.ActiveQuery) ([]api.Active, bool, error) {
 	for {
-		// A reload replaces the inventory before the routes, so that these are the routes of objects.
+		// A reload replaces the inventory before the routes, so that these are the routes of
+		// objects.
 		objects := r.objects.Load()
 		if items, more, err := inspect.Active(ctx, r.Pipeline, objects, q); objects == r.objects.Load() {
 			return items, more, err

@@ -43,8 +43,8 @@ func Of(d *event.Delta) ID {
 	return ID(sum[:16])
 }
 
-// newSpanID returns a random ID. It is not derived: a delta that is delivered again, after a crash or
-// from the dead letters, has another span in the same trace.
+// newSpanID returns a random ID. It is not derived: a delta that is delivered again, after a crash
+// or from the dead letters, has another span in the same trace.
 func newSpanID() (id SpanID) {
 	for id == (SpanID{}) {
 		n := rand.Uint64() //nolint:gosec // it is not a secret

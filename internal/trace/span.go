@@ -67,8 +67,8 @@ func (s *Span) TraceParent() string {
 // Exported reports whether the span will be exported at its end.
 func (s *Span) Exported() bool { return s != nil && (s.Sampled || s.failed) }
 
-// Exemplar returns the ID of the trace for the exemplar of a metric, in hexadecimal digits; empty if
-// the span is not exported.
+// Exemplar returns the ID of the trace for the exemplar of a metric, in hexadecimal digits; empty
+// if the span is not exported.
 func (s *Span) Exemplar() string {
 	if !s.Exported() {
 		return ""

@@ -40,8 +40,8 @@ type unsampled struct{}
 func (unsampled) Samples(trace.ID) bool { return false }
 func (unsampled) Export(*trace.Record)  {}
 
-// BenchmarkSpan measures the span of a delta that is not sampled, with one call of a handler and one
-// write, and the same calls without tracing.
+// BenchmarkSpan measures the span of a delta that is not sampled, with one call of a handler and
+// one write, and the same calls without tracing.
 func BenchmarkSpan(b *testing.B) {
 	o, err := event.ParseObject(&event.Resource{Cluster: "test"}, `{"metadata":{"namespace":"default","name":"web","uid":"0a1b","resourceVersion":"7"}}`)
 	if err != nil {

@@ -16,8 +16,8 @@ customResources:
   routes: {namespaces: [payments], sources: [pods], sinks: [slack]}
 `
 
-// TestObjects shows the names, the scope, and the mistakes of routes that are objects. The positions
-// are those in the YAML of the object.
+// TestObjects shows the names, the scope, and the mistakes of routes that are objects. The
+// positions are those in the YAML of the object.
 func TestObjects(t *testing.T) {
 	const all = "  clusterRoutes: {namespaces: [\"*\"], sources: [nodes], sinks: [out]}\n"
 	for _, c := range []struct{ name, more, namespace, spec, want string }{

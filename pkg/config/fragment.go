@@ -44,8 +44,9 @@ type Scope struct {
 	Prefix                   string   // the routes are called Prefix/name
 	Namespaces               []string // AllNamespaces: all
 	Sources, Sinks, Handlers []string
-	Strict                   bool   `json:"-"` // a mistake rejects the whole configuration
-	Granted                  string `json:"-"` // the place that grants it, for messages: config.yaml:12
+	Strict                   bool `json:"-"` // a mistake rejects the whole configuration
+	// Granted is the place of the scope, for messages: config.yaml:12.
+	Granted string `json:"-"`
 }
 
 // Sees reports whether the routes see the objects of a namespace. The namespace is empty for an

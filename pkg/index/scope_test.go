@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestScopedCatalog: for any objects, a scoped catalog finds what the whole catalog finds, without
-// the objects outside of the scope.
+// TestScopedCatalog: for any objects, a scoped catalog finds the objects that the whole catalog
+// finds, without those outside of the scope.
 func TestScopedCatalog(t *testing.T) {
 	// Guarantee: include-scope
 	resources := map[string]*event.Resource{}
@@ -54,7 +54,8 @@ func TestScopedCatalog(t *testing.T) {
 			{"namespace", ""},
 		} {
 			want := slices.DeleteFunc(f.catalog.Lookup("pods", query[0], query[1]), func(o *event.Object) bool { return !scope.Sees(o.Home()) })
-			differ := func(got []*event.Object) bool { // equal keys of different resources have no order
+			// Equal keys of different resources have no order.
+			differ := func(got []*event.Object) bool {
 				return len(got) != len(want) || slices.ContainsFunc(got, func(o *event.Object) bool { return !slices.Contains(want, o) })
 			}
 			if got := scoped.Lookup("pods", query[0], query[1]); differ(got) {

@@ -65,8 +65,9 @@ func (s *spaces) rig(t *testing.T, config informer.Config) (r *rig, finder *info
 	return r, finder
 }
 
-// TestIncludeMissesNothing: while the objects in a namespace that has just been selected are listed,
-// one is created and one is deleted after the list was made. Both events are behind it in the watch.
+// TestIncludeMissesNothing: while the objects in a namespace that has just been selected are
+// listed, one is created and one is deleted after the list was made. Both events are behind it in
+// the watch.
 func TestIncludeMissesNothing(t *testing.T) {
 	// Guarantee: namespace-selector
 	s := newSpaces(t)
@@ -111,8 +112,8 @@ func holdList(s *spaces, path string, listed, goOn chan struct{}) func(http.Resp
 	}
 }
 
-// TestSelectedDuringList: a namespace is selected, and an object is created in it, after the resource
-// was listed again and before that list is applied. The object is not taken for missing.
+// TestSelectedDuringList: a namespace is selected, and an object is created in it, after the
+// resource was listed again and before that list is applied. The object is not taken for missing.
 func TestSelectedDuringList(t *testing.T) {
 	// Guarantee: namespace-selector
 	s := newSpaces(t)
@@ -139,8 +140,8 @@ func TestSelectedDuringList(t *testing.T) {
 	r.sink.want(t, false, "added pods a/mark", "added pods b/mark")
 }
 
-// TestHalfFollowedNamespaces: a crash came after the objects had followed a change of a namespace, and
-// before the change itself was in a cut. The restart brings both together.
+// TestHalfFollowedNamespaces: a crash came after the objects had followed a change of a namespace,
+// and before the change itself was in a cut. The restart brings both together.
 func TestHalfFollowedNamespaces(t *testing.T) {
 	// Guarantee: namespace-selector
 	for name, test := range map[string]struct {
@@ -168,7 +169,7 @@ func TestHalfFollowedNamespaces(t *testing.T) {
 			s.delete("b/gone")
 			r.start()
 			r.synced()
-			// The watch of the pods may report the deletion before the namespace is known to have left.
+			// The watch of the pods may report the deletion before the namespace has left.
 			eventually(t, fmt.Sprint(test.want), func() bool { return len(r.sink.peek()) >= len(test.want) })
 			if got := strings.ReplaceAll(strings.Join(r.sink.take(), " "), " stale", ""); got != strings.Join(test.want, " ") {
 				t.Fatalf("got %q, want %q", got, test.want)
@@ -196,8 +197,8 @@ func (a *api) restored(t *testing.T, w *informer.Watch, names []string, prefix s
 	return saved
 }
 
-// TestNamespacesListedAtRestart: the history of the namespaces was dropped while the router was down,
-// that of the objects was not. A change of the namespaces is found all the same.
+// TestNamespacesListedAtRestart: the history of the namespaces was dropped while the router was
+// down, that of the objects was not. A change of the namespaces is found all the same.
 func TestNamespacesListedAtRestart(t *testing.T) {
 	// Guarantee: namespace-selector
 	for change, test := range map[string]struct {

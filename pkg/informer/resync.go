@@ -153,7 +153,7 @@ func (f *Factory) Relist(ctx context.Context, source string) (found Relisted, er
 		if !ok {
 			return ErrNoSource
 		}
-		for _, w := range s.watches { // first, because they decide what the other lists have
+		for _, w := range s.watches { // first: the other lists depend on them
 			if w.finder != nil {
 				if err := w.finder.awaitRelist(ctx, w.finder.relists.Ask()); err != nil {
 					return err

@@ -159,7 +159,7 @@ var allowed = map[string][]string{
 		"internal/pipeline/route", "internal/pipeline/spec", "internal/rules", "internal/timer", "pkg/event", "pkg/filters", "pkg/plugins", "internal/trace",
 	},
 	"internal/inspect/api": {"internal/access", "internal/fileerr", "internal/listener", "pkg/event", "internal/metrics"},
-	// Who may use the API, and the addresses that it listens on.
+	// The rights of the users of the API, and the addresses that it listens on.
 	"internal/access":   {},
 	"internal/listener": {"internal/fileerr"},
 

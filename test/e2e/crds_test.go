@@ -82,7 +82,8 @@ func TestRouteResources(t *testing.T) {
 		readSpecs(t, file, &all)
 		for _, r := range all {
 			err := create(t, routes, "Route", "rejected", r.Spec)
-			field := "spec." + strings.TrimSuffix(r.Path, ".by") // a rule about a key of a mapping names the mapping
+			// A rule about a key of a mapping names the mapping.
+			field := "spec." + strings.TrimSuffix(r.Path, ".by")
 			if err == nil || !strings.Contains(err.Error(), r.Message) || r.Path != "" && !strings.Contains(err.Error(), field) {
 				t.Errorf("%s %v: got %v", r.Message, r.Spec, err)
 			}

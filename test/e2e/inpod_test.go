@@ -40,8 +40,8 @@ type inPod struct {
 	admin   string // a kubeconfig
 }
 
-// startInPod runs a router, and makes a pod for it whose kubelet is a stand-in: the connections of a
-// tunnel go from the API server to the kubelet, and from there to the router on this machine.
+// startInPod runs a router, and makes a pod for it whose kubelet is a stand-in: the connections of
+// a tunnel go from the API server to the kubelet, and from there to the router on this machine.
 func startInPod(t *testing.T, s *sandboxtest.Sandbox, ns, listen string) *inPod {
 	t.Helper()
 	p := &inPod{sandbox: s, ns: ns, admin: s.Kubeconfig(), kubelet: kubelettest.Start(t)}
@@ -170,8 +170,8 @@ func TestInPodRights(t *testing.T) {
 	}
 }
 
-// TestInPodAccess shows that a router with listen.access and TLS knows the user by the kubeconfig: by
-// the token, or by the client certificate, with -in and with the other ways to it.
+// TestInPodAccess shows that a router with listen.access and TLS knows the user by the kubeconfig:
+// by the token, or by the client certificate, with -in and with the other ways to it.
 func TestInPodAccess(t *testing.T) {
 	// Guarantee: cli-in-pod
 	s, ns := sandboxtest.StartNamespace(t)
@@ -217,7 +217,8 @@ func TestInPodAccess(t *testing.T) {
 					t.Log(out)
 				}
 			}()
-			routertest.Poll(t, c.want, func() bool { // the API server learns of roles within moments
+			// The API server notices a new role with a delay.
+			routertest.Poll(t, c.want, func() bool {
 				cmd := routertest.Command(append([]string{"dlq", "drop", "-route", "all"}, c.args...)...)
 				text, _ := cmd.CombinedOutput() // the exit code says it
 				out = string(text)

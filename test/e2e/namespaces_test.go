@@ -51,8 +51,9 @@ func (g *team) begin(name string, selected bool) {
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": g.space(name), "labels": labels},
 	}})
 	g.t.Cleanup(func() {
+		// An error is ignored: the namespace may be gone.
 		_ = g.s.Dynamic().Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Delete(
-			context.WithoutCancel(g.t.Context()), g.space(name), metav1.DeleteOptions{}) // it may be gone
+			context.WithoutCancel(g.t.Context()), g.space(name), metav1.DeleteOptions{})
 	})
 }
 
@@ -183,9 +184,9 @@ func TestNamespaceSelector(t *testing.T) {
 	g.expect(r, g.want("updated", "a"))
 }
 
-// TestNamespacesAfterRestart: changes of the namespaces while the router is down are followed at its
-// start, and no object is repeated. The resource is not listed as a whole, unless the history was
-// dropped meanwhile.
+// TestNamespacesAfterRestart: changes of the namespaces while the router is down are followed at
+// its start, and no object is repeated. The resource is not listed as a whole, unless the history
+// was dropped meanwhile.
 func TestNamespacesAfterRestart(t *testing.T) {
 	// Guarantee: namespace-selector
 	for _, compacted := range []bool{false, true} { // without it the router is killed
@@ -231,7 +232,8 @@ func TestNamespacesAfterRestart(t *testing.T) {
 			g.change("late", "2")
 			g.change("new", "2")
 			g.expect(r, g.want("updated", "late"), g.want("updated", "new"))
-			if n := routertest.Lists(t, s, "configmaps") - before; !compacted && n > 3 { // of the two new namespaces
+			// Two new namespaces are listed.
+			if n := routertest.Lists(t, s, "configmaps") - before; !compacted && n > 3 {
 				t.Errorf("%d lists", n)
 			}
 		})

@@ -314,8 +314,8 @@ func kubeconfigOf(t *testing.T, file string) string {
 	return cfg.Cluster.Kubeconfig
 }
 
-// needsEachRule checks for each rule the rights of a user who has all others: they lack exactly
-// this rule.
+// needsEachRule checks for each rule the rights of a user with all others: exactly this rule is
+// missing.
 func (g *granted) needsEachRule(t *testing.T) {
 	t.Helper()
 	type single struct {

@@ -52,8 +52,8 @@ func (o *observed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-protobuf")
 }
 
-// of returns the names of the exported spans whose traceparent a request to the webhook had, which is
-// the n-th, and whether that is sampled.
+// of returns the names of the exported spans whose traceparent a request to the webhook had, which
+// is the n-th, and whether that is sampled.
 func (o *observed) of(n int) (names []string, sampled bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -76,8 +76,8 @@ func (o *observed) requests() int {
 	return len(o.sent)
 }
 
-// TestTraces shows the way of deltas through the router: the receiver of an event gets the span that
-// is exported. A reload turns tracing off, and on with a ratio of 0, where only a failure is
+// TestTraces shows the way of deltas through the router: the receiver of an event gets the span
+// that is exported. A reload turns tracing off, and on with a ratio of 0, where only a failure is
 // exported. The stop exports the spans that wait.
 func TestTraces(t *testing.T) {
 	// Guarantee: traces

@@ -214,7 +214,8 @@ func TestAccess(t *testing.T) {
 		{ann, "GET", "/api/v1/sources/hidden/indexes/name?value=s3cret", 403, "may not list secrets"},
 		{ann, "GET", "/api/v1/sources/hidden?watch=true", 403, "may not watch secrets"},
 		{ann, "GET", "/api/v1/tap", 403, "may not watch secrets"},
-		{ann, "GET", "/api/v1/tap?route=maps", 403, "may not watch secrets"}, // its filter reads Secrets
+		// The filter of the route reads Secrets.
+		{ann, "GET", "/api/v1/tap?route=maps", 403, "may not watch secrets"},
 		{ann, "GET", "/api/v1/routes/both/active", 403, "may not list secrets"},
 		{ann, "POST", "/api/v1/resync", 403, "may not list secrets"},
 		{ann, "POST", "/api/v1/deadletters/drop", 200, `{"done":1}`},

@@ -1,5 +1,6 @@
-// Package kubelettest is a stand-in for a kubelet, which the sandbox has not: it serves port-forward
-// with the library of the kubelet, and the ports of its pods are those of this machine.
+// Package kubelettest is a stand-in for a kubelet, which the sandbox has not: it serves
+// port-forward with the library of the kubelet, and the ports of its pods are those of this
+// machine.
 package kubelettest
 
 import (
@@ -75,8 +76,8 @@ func (k *Kubelet) Node(name string) string {
 
 // Serve answers one request for a port-forward over SPDY, until the tunnel is closed.
 func Serve(w http.ResponseWriter, r *http.Request) {
-	// As in the kubelet. It refuses a WebSocket of a client for newer API servers, which an older API
-	// server passes on.
+	// As in the kubelet. It refuses a WebSocket of a client for newer API servers, which an older
+	// API server passes on.
 	options, err := portforward.NewV4Options(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)

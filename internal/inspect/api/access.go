@@ -157,8 +157,9 @@ func (c *control) identified(next http.Handler) http.Handler {
 	})
 }
 
-// lasting returns the context of a long request, from that of the request. It ends with the server, and with an error of
-// package access as its cause, when its sender may not make the request any more.
+// lasting returns the context of a long request, from that of the request. It ends with the server,
+// and with an error of package access as its cause, when its sender may not make the request any
+// more.
 func (c *control) lasting(ctx context.Context, path string) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var again <-chan time.Time

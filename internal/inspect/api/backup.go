@@ -72,7 +72,8 @@ type patient struct {
 
 func (p patient) Write(part []byte) (int, error) {
 	_ = p.conn.SetWriteDeadline(time.Now().Add(backupPatience)) // see above
-	if p.ctx.Err() != nil {                                     // behind the deadline, which it would prolong
+	// The check is behind the deadline, which would otherwise prolong the request.
+	if p.ctx.Err() != nil {
 		return 0, errors.New("the router stops, or the client is gone")
 	}
 	return p.w.Write(part)

@@ -250,8 +250,8 @@ func (q *Queue) merge(a, b *Entry, d *event.Delta) *Entry {
 	return stays
 }
 
-// absorb ends the span of an entry that is coalesced into another one, whose span gets a link to it;
-// nil: nothing is left of both.
+// absorb ends the span of an entry that is coalesced into another one, whose span gets a link to
+// it; nil: nothing is left of both.
 func absorb(q *Queue, goes, stays *Entry) {
 	if goes.Trace == nil || q.Absorbed == nil {
 		return

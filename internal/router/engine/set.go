@@ -72,8 +72,8 @@ func closeComponents[T interface{ Close(context.Context) error }](ctx context.Co
 }
 
 // cache returns the catalog for the look-ups of a route, with these sources only: changed indexes
-// of a source must not make another route of those that do not use it. The look-ups see the scope of the
-// route only. fillCaches fills it.
+// of a source must not make another route of those that do not use it. The look-ups see the scope
+// of the route only. fillCaches fills it.
 func (s *Set) cache(scope *config.Scope, sources []string) *index.Catalog {
 	catalog := index.NewScopedCatalog(scope)
 	s.fill = append(s.fill, func() { s.fillCatalog(catalog, sources) })

@@ -1,8 +1,9 @@
 // Package export sends finished spans to a receiver of OpenTelemetry, with the SDK and the protocol
 // of package otlpconn.
 //
-// Spans wait in a bounded queue, and one goroutine sends them in batches. So a receiver that is slow
-// or unavailable never delays a delivery: when the queue is full, spans are dropped and counted.
+// Spans wait in a bounded queue, and one goroutine sends them in batches. So a receiver that is
+// slow or unavailable never delays a delivery: when the queue is full, spans are dropped and
+// counted.
 package export
 
 import (
@@ -28,8 +29,8 @@ import (
 )
 
 const (
-	// maxQueued bounds the records that wait. A request has at least one record, and others until it
-	// has maxSpans spans, so that it has less than the 4 MiB that receivers accept by default.
+	// maxQueued bounds the records that wait. A request has at least one record, and others until
+	// it has maxSpans spans, so that it has less than the 4 MiB that receivers accept by default.
 	maxQueued = 2048
 	maxSpans  = 512
 	// maxWait is how long a record waits for others.
@@ -96,8 +97,8 @@ func (e *Exporter) Export(r *trace.Record) {
 	}
 }
 
-// Close sends the spans that wait, until ctx is done. No other call of Close may run. Spans that are
-// exported later are lost.
+// Close sends the spans that wait, until ctx is done. No other call of Close may run. Spans that
+// are exported later are lost.
 func (e *Exporter) Close(ctx context.Context) error {
 	close(e.closing)
 	select {

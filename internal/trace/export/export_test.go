@@ -159,7 +159,8 @@ route restarts 0202000000000000 parent=0900000000000000 links to 020100000000000
 	}
 }
 
-// TestSamples: the decision depends on the ID of the trace only, and the share is that of the ratio.
+// TestSamples: the decision depends on the ID of the trace only, and the share is that of the
+// ratio.
 func TestSamples(t *testing.T) {
 	r := &receiver{}
 	for ratio, bounds := range map[string][2]int{"0": {0, 0}, "0.1": {800, 1200}, "1": {10_000, 10_000}} {

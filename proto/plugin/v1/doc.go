@@ -1,4 +1,4 @@
-// Package pluginv1 is what the router and a native plugin say to each other, generated from
+// Package pluginv1 is the protocol between the router and a native plugin, generated from
 // plugin.proto. The author of a plugin in Go imports sdk/process instead.
 package pluginv1
 

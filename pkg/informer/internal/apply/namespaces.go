@@ -86,8 +86,8 @@ func (s *Namespaces) Lead(followers []*Applier) {
 	}
 }
 
-// Tidy is called once when a follower starts: it may have objects in a namespace that has left while
-// the process did not run.
+// Tidy is called once when a follower starts: it may have objects in a namespace that has left
+// while the process did not run.
 func (s *Namespaces) Tidy(ctx context.Context, follower *Applier) {
 	follower.within.leaveOthers(ctx, "")
 }

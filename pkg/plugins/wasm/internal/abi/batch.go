@@ -8,8 +8,8 @@ import (
 )
 
 // The layout of a batch: a header, one record per delta, with flagTraced one reference per delta to
-// its traceparent, then the data to which these refer by offset and length. Offsets count from the start of the batch. All numbers are little-endian.
-// docs/ABI.md specifies each byte.
+// its traceparent, then the data to which these refer by offset and length. Offsets count from the
+// start of the batch. All numbers are little-endian. docs/ABI.md specifies each byte.
 const (
 	batchMagic  = 0x31525452 // "RTR1"
 	HeaderSize  = 16         // the size of a batch before its first record
@@ -102,8 +102,8 @@ func EncodeBatch(buf []byte, batch []*event.Delta, first uint64) int {
 	return e.end
 }
 
-// isTraced reports whether all deltas of a batch have a traceparent. A reload turns tracing on or off
-// between two deltas; a mixed batch has none.
+// isTraced reports whether all deltas of a batch have a traceparent. A reload turns tracing on or
+// off between two deltas; a mixed batch has none.
 func isTraced(batch []*event.Delta) bool {
 	for _, d := range batch {
 		if d.TraceParent == "" {
