@@ -198,11 +198,10 @@ func (one *Route) restoreChange(record checkpoint.RuleRecord, resource func(sour
 			return &saved
 		})
 	}
-	wanted := d == nil || one.route.WatchPrograms[d.Source] != nil
 	n := binary.BigEndian.Uint64(record.Key)
 	one.changeJournal.restored(n)
 	one.last = max(one.last, n)
-	if wanted {
+	if one.wants(d) {
 		one.changes = append(one.changes, change{n, d})
 	} else {
 		one.changeJournal.remove(n)

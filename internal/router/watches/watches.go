@@ -177,7 +177,7 @@ func (one *Route) takeOver(was *Route) {
 	one.changeJournal.merge(was.changeJournal)
 	one.dueJournal.merge(was.dueJournal)
 	for _, c := range was.changes {
-		if c.delta == nil || one.route.WatchPrograms[c.delta.Source] != nil {
+		if one.wants(c.delta) {
 			one.wait(c.delta)
 		}
 		one.changeJournal.remove(c.n)
@@ -258,8 +258,16 @@ func (w *watchedDelta) Commit() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, one := range (*q.bySource.Load())[w.delta.Source] {
-		q.put(one, w.delta)
+		if one.wants(w.delta) {
+			q.put(one, w.delta)
+		}
 	}
+}
+
+// wants reports whether a change concerns the watches of the route: they have an expression for its
+// source, and the route sees its object. An include must not learn of other objects.
+func (one *Route) wants(d *event.Delta) bool {
+	return d == nil || one.route.WatchPrograms[d.Source] != nil && one.route.Scope().Sees(d.Object().Home())
 }
 
 // put adds a waiting change to a Route. mu is held.

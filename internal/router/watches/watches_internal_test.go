@@ -65,6 +65,31 @@ func withResource(t *testing.T, o *event.Object, resource string) *event.Object 
 	return o
 }
 
+// TestWatchesScope: a change of an object that the route of an include does not see waits for no
+// route: no expression of an include is evaluated with it. Saved and taken over changes are none
+// either, if the include saw more before.
+func TestWatchesScope(t *testing.T) {
+	q := NewRunner(Config{Metrics: metrics.New()})
+	scoped := func(namespaces ...string) *Route {
+		one := watchesOf("team/one", "", "namespaces")
+		one.route.Fragment = &config.Fragment{Scope: &config.Scope{Prefix: "team", Namespaces: namespaces}}
+		return one
+	}
+	one := scoped("a", "b")
+	q.useAll(one)
+	for _, name := range []string{"a", "b", "c"} {
+		q.After(changeOf(t, "namespaces", event.Added, name, 0, 1), nil).Commit()
+	}
+	expectWaiting(t, one, "added namespaces a ->1", "added namespaces b ->1")
+	records := one.cut()[0].Rules
+	narrowed := scoped("a")
+	q.useAll(narrowed)
+	expectWaiting(t, narrowed, "added namespaces a ->1")
+	restored := scoped("a")
+	restored.restore(records, func(string) *event.Resource { return nil })
+	expectWaiting(t, restored, "added namespaces a ->1")
+}
+
 func refOf(name string) expr.Ref {
 	return expr.Ref{Key: event.Key{Namespace: "n", Name: name}, UID: "u-" + name}
 }
