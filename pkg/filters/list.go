@@ -63,11 +63,23 @@ type builder struct {
 // newBuilder collects the fields of all filters, and finds the filters that are equal.
 func newBuilder(t *Table) *builder {
 	b := &builder{table: t, numbers: map[string]int{}}
-	equal := map[expr.Identity]*rule{}
+	// The answer is shared within a budget only: it may be that the budget is used up.
+	type identity struct {
+		budget int
+		filter expr.Identity
+	}
+	equal := map[identity]*rule{}
+	budgets := map[string]int{"": 0} // by the prefix of the scope
 	t.rules = make([]rule, len(t.entries))
 	for i := range t.entries {
 		rule := &t.rules[i]
 		rule.shared = -1
+		if scope := t.entries[i].Scope; scope != nil {
+			if _, ok := budgets[scope.Prefix]; !ok {
+				budgets[scope.Prefix] = len(budgets)
+			}
+			rule.budget = budgets[scope.Prefix]
+		}
 		if rule.cel, _ = t.entries[i].Filter.(*CEL); rule.cel == nil {
 			continue
 		}
@@ -76,9 +88,10 @@ func newBuilder(t *Table) *builder {
 		if len(program.Sources()) > 0 {
 			continue // each has a cache of its own
 		}
-		first := equal[program.Identity()]
+		same := identity{rule.budget, program.Identity()}
+		first := equal[same]
 		if first == nil {
-			equal[program.Identity()] = rule
+			equal[same] = rule
 			continue
 		}
 		if first.shared < 0 {
@@ -88,7 +101,7 @@ func newBuilder(t *Table) *builder {
 		rule.shared = first.shared
 	}
 	t.scratch.New = func() any {
-		return &readings{fields: make([]reading, len(b.numbers)), answers: make([]answered, b.answers)}
+		return &readings{fields: make([]reading, len(b.numbers)), answers: make([]answered, b.answers), budgets: make([]expr.Budget, len(budgets))}
 	}
 	return b
 }

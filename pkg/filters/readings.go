@@ -14,7 +14,8 @@ type readings struct {
 	answers []answered
 	read    []int // the numbers of the fields that are set
 	asked   []int
-	budget  expr.Budget // shared by all filters
+	budgets []expr.Budget // indexed by the table's number of the budget
+	charged []int         // the numbers of the budgets that may be less than full
 }
 
 type reading struct {
@@ -41,6 +42,14 @@ func (r *readings) of(f *equality.Field, number int) (string, equality.Reading) 
 	return at.value, at.state
 }
 
+// charge returns a budget for an evaluation.
+func (r *readings) charge(number int) *expr.Budget {
+	if n := len(r.charged); n == 0 || r.charged[n-1] != number {
+		r.charged = append(r.charged, number)
+	}
+	return &r.budgets[number]
+}
+
 // forget resets r for the next delta.
 func (r *readings) forget() {
 	for _, number := range r.read {
@@ -49,8 +58,10 @@ func (r *readings) forget() {
 	for _, number := range r.asked {
 		r.answers[number] = answered{}
 	}
-	r.budget.Refill()
-	r.delta, r.read, r.asked = nil, r.read[:0], r.asked[:0]
+	for _, number := range r.charged {
+		r.budgets[number].Refill()
+	}
+	r.delta, r.read, r.asked, r.charged = nil, r.read[:0], r.asked[:0], r.charged[:0]
 }
 
 // judgement is the result of the equalities of a filter for a delta.

@@ -69,6 +69,43 @@ func TestScopedEntries(t *testing.T) {
 	})
 }
 
+// TestBudgetOfScope: the filters of an include do not use up the budget of the other routes for a
+// delta, neither with filters of their own nor with a copy of the filter of another route.
+func TestBudgetOfScope(t *testing.T) {
+	// Guarantee: include-scope
+	if raceDetector {
+		t.Skip("hack/test.sh runs it without the race detector")
+	}
+	env := tableEnv(t)
+	filter := func(text string) filters.Filter {
+		program, err := env.Compile(text, expr.Filter, "pods")
+		must.Succeed(t, err)
+		return filters.NewCEL(filters.CELConfig{Program: program})
+	}
+	entry := func(scope *filters.Scope, text string) filters.Entry {
+		return filters.Entry{Sources: []string{"pods"}, Ops: event.SourceOps(), Scope: scope, Filter: filter(text)}
+	}
+	const copied, most = `lists.range(10).all(a, a >= 0)`, 12
+	var entries []filters.Entry
+	for i := range most {
+		expensive := fmt.Sprintf(`lists.range(1000).all(a, lists.range(%d).all(b, b >= 0))`, 900+i)
+		entries = append(entries, entry(&filters.Scope{Prefix: "team", Namespaces: []string{"n"}}, expensive))
+	}
+	entries = append(entries, entry(&filters.Scope{Prefix: "team", Namespaces: []string{"n"}}, copied),
+		entry(&filters.Scope{Prefix: "other", Namespaces: []string{"n"}}, copied), entry(nil, copied))
+	table := filters.NewTable(entries)
+	o, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"x","namespace":"n"}}`)
+	must.Succeed(t, err)
+	verdicts := make(map[int]filters.Verdict)
+	for _, m := range table.Match(t.Context(), &event.Delta{Source: "pods", Op: event.Added, New: o}, nil) {
+		verdicts[m.Entry] = m.Verdict
+	}
+	want := []filters.Verdict{filters.Failed, filters.Matched, filters.Matched}
+	if got := []filters.Verdict{verdicts[most], verdicts[most+1], verdicts[most+2]}; !slices.Equal(got, want) {
+		t.Errorf("the verdicts of the same filter of the team, of another team, and of no team are %d, want %d", got, want)
+	}
+}
+
 // BenchmarkScopes matches a delta against one route of each of many scopes: only one of them sees
 // the object.
 func BenchmarkScopes(b *testing.B) {

@@ -82,6 +82,7 @@ type rule struct {
 	cel     *CEL  // nil: another type of filter
 	numbers []int // of the fields of its equalities
 	shared  int   // index in readings.answers, shared by equal filters; -1: no equal one
+	budget  int   // index in readings.budgets, shared by the entries of a scope's prefix
 }
 
 // lists contains the entries of one source by op. initial has the entries that want Initial deltas.
@@ -135,7 +136,8 @@ func add(all []*list, i, born int) []*list {
 //   - A route without a verdict: its equalities, sources, ops or Initial exclude the delta; see
 //     [Table.Skipped].
 //   - Cost: [expr.Budget] limits all evaluations for one delta together. Evaluations beyond it
-//     fail.
+//     fail. The entries of each prefix of scopes have a budget of their own, so they cannot make the
+//     filters of others fail.
 //   - Memory: Match itself allocates nothing while dst has capacity.
 func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match {
 	source := t.bySource[d.Source]
@@ -217,11 +219,11 @@ func (t *Table) consider(ctx context.Context, i int, r *readings, dst []Match) [
 // answer evaluates a filter, or returns the answer of an equal filter.
 func (t *Table) answer(ctx context.Context, rule *rule, r *readings) answer {
 	if rule.shared < 0 {
-		return rule.cel.evaluate(ctx, r.delta, &r.budget)
+		return rule.cel.evaluate(ctx, r.delta, r.charge(rule.budget))
 	}
 	at := &r.answers[rule.shared]
 	if !at.done {
-		at.answer = rule.cel.evaluate(ctx, r.delta, &r.budget)
+		at.answer = rule.cel.evaluate(ctx, r.delta, r.charge(rule.budget))
 		at.done = true
 		r.asked = append(r.asked, rule.shared)
 	}

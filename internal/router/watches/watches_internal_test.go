@@ -69,6 +69,7 @@ func withResource(t *testing.T, o *event.Object, resource string) *event.Object 
 // route: no expression of an include is evaluated with it. Saved and taken over changes are none
 // either, if the include saw more before.
 func TestWatchesScope(t *testing.T) {
+	// Guarantee: include-scope
 	q := NewRunner(Config{Metrics: metrics.New()})
 	scoped := func(namespaces ...string) *Route {
 		one := watchesOf("team/one", "", "namespaces")
