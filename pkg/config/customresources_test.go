@@ -34,7 +34,7 @@ func TestObjects(t *testing.T) {
 		},
 		{
 			name: "a variable", namespace: "payments", spec: `{from: [pods], to: ["${HOME}"]}`,
-			want: "route/web -n payments:5:27: spec.to[0]: has ${…}, and an included file may not read the environment of the router: write the value",
+			want: "route/web -n payments:5:27: spec.to[0]: has ${…}, and only the configuration may read the environment of the router: write the value",
 		},
 		{
 			name: "a limit", namespace: "payments", spec: "{from: [pods], to: [slack], queue: {disk: 2Gi}}",

@@ -217,7 +217,7 @@ func (n Node) text() (string, Problems) {
 		return "", Problems{n.Problemf("must be text, not %s", n.describe())}
 	}
 	if n.doc != nil && n.doc.fragment && strings.Contains(strings.ReplaceAll(n.yaml.Value, "$${", ""), "${") {
-		return "", Problems{n.Problemf("has ${…}, and an included file may not read the environment of the router: write the value")}
+		return "", Problems{n.Problemf("has ${…}, and only the configuration may read the environment of the router: write the value")}
 	}
 	text, failed := yamlfile.Expand(n.yaml.Value)
 	var problems Problems
