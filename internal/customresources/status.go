@@ -1,9 +1,9 @@
 package customresources
 
 import (
-	"unicode/utf8"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
 // The types of conditions.
@@ -48,7 +48,7 @@ func (s *State) conditions() []metav1.Condition {
 		if holds {
 			status = metav1.ConditionTrue
 		}
-		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: truncate(message), ObservedGeneration: s.Generation}
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: printable.Text(message, maxMessage), ObservedGeneration: s.Generation}
 	}
 	all := []metav1.Condition{of(accepted, true, reasonValid, "The spec has no mistake.")}
 	if s.Problem != "" {
@@ -94,16 +94,4 @@ func statusOf(s *State, former *Status, now metav1.Time) (status Status, changed
 		}
 	}
 	return status, changed
-}
-
-// truncate bounds a message. It keeps whole characters.
-func truncate(text string) string {
-	if len(text) <= maxMessage {
-		return text
-	}
-	n := maxMessage - len("…")
-	for !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n] + "…"
 }

@@ -57,9 +57,10 @@ func TestStatusChanges(t *testing.T) {
 	}
 }
 
-func TestTruncate(t *testing.T) {
-	got := truncate(strings.Repeat("ü", maxMessage))
-	if len(got) > maxMessage || !strings.HasSuffix(got, "ü…") || truncate("short") != "short" {
-		t.Errorf("got %d bytes", len(got))
+// TestMessageIsBounded shows that the message of a condition keeps whole characters.
+func TestMessageIsBounded(t *testing.T) {
+	s := State{Problem: "a" + strings.Repeat("ü", maxMessage)}
+	if got := s.conditions()[0].Message; len(got) > maxMessage || !strings.HasSuffix(got, "ü…") {
+		t.Errorf("got %d bytes: %s", len(got), got)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
@@ -79,12 +78,4 @@ func create(ctx context.Context, api *plugins.API, e *corev1.Event) error {
 		return ErrForbidden
 	}
 	return fmt.Errorf("the API server answers %s", response.Status)
-}
-
-// truncate returns at most n bytes of a text, without a part of a character at its end.
-func truncate(text string, n int) string {
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
 }

@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
 // The reasons of Events.
@@ -121,9 +123,5 @@ func (r *Reporter) isNew(c Condition) bool {
 
 // event returns the Event of a condition.
 func (r *Reporter) event(c Condition) *corev1.Event {
-	message := c.Message
-	if len(message) > maxMessage {
-		message = truncate(message, maxMessage-len("…")) + "…"
-	}
-	return newEvent(r.pod, c.Reason, message, r.now())
+	return newEvent(r.pod, c.Reason, printable.Text(c.Message, maxMessage), r.now())
 }

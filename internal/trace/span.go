@@ -3,6 +3,8 @@ package trace
 import (
 	"slices"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
 const (
@@ -151,4 +153,5 @@ func (s *Span) link(c Context) {
 	s.Links = append(s.Links, c)
 }
 
-func cut(text string) string { return text[:min(len(text), maxText)] }
+// cut bounds the text of an error. Protobuf encodes no request with text that is not UTF-8.
+func cut(text string) string { return printable.Text(text, maxText) }

@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"internal/tlsfiles": {"pkg/config"},
 	"internal/kubehttp": {},
 	// Kubernetes Events on the pod of the router.
-	"internal/podevents": {"pkg/plugins"},
+	"internal/podevents": {"internal/printable", "pkg/plugins"},
 
 	"internal/recording": {"internal/rawjson"},
 
@@ -128,7 +128,7 @@ var allowed = map[string][]string{
 	"pkg/plugins/plugintest":             {"pkg/plugins", "pkg/event", "pkg/config"},
 
 	"internal/otlpconn":     {"internal/httpsink", "internal/tlsfiles", "pkg/config", "pkg/plugins"},
-	"internal/trace":        {"pkg/event"},
+	"internal/trace":        {"internal/printable", "pkg/event"},
 	"internal/trace/export": {"internal/backoff", "internal/httpsink", "internal/metrics", "internal/otlpconn", "internal/trace", "pkg/config", "pkg/plugins"},
 
 	"internal/inorder": {"pkg/event", "pkg/plugins"},
@@ -214,7 +214,7 @@ var allowed = map[string][]string{
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
 	"internal/customresources": {
-		"internal/backoff", "internal/crds", "internal/fileerr", "internal/manifest", "internal/metrics", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
+		"internal/backoff", "internal/crds", "internal/fileerr", "internal/manifest", "internal/metrics", "internal/printable", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 	// The output of router crds.
 	"internal/crds": {"internal/config/scalar", "internal/config/tags", "internal/manifest", "pkg/config"},
