@@ -4,7 +4,8 @@ package main
 // apart.
 type series map[string]string
 
-// alertCase has the series at which an alert fires, and others at which it does not.
+// alertCase has the series at which an alert fires, and others at which it does not. Where an alert
+// has a threshold or a time, they are on both sides of it, so that a change of it is noticed.
 type alertCase struct {
 	fires       series
 	at          string // when it fires
@@ -24,48 +25,48 @@ var alertCases = map[string]alertCase{
 		quiet:       series{`deltarouter_build_info{version="v1"}`: "1+0x60"},
 	},
 	"DeltarouterReloadFailed": {
-		fires: series{`deltarouter_config_last_reload_successful`: "0+0x30"}, early: "0m", at: "2m",
+		fires: series{`deltarouter_config_last_reload_successful`: "0+0x30"}, early: "0m", at: "1m",
 		summary:     "The configuration on disk is invalid.",
 		description: "The router rejected the configuration on disk and continues with the previous one. A restart would fail.",
 		quiet:       series{`deltarouter_config_last_reload_successful`: "1+0x60"},
 	},
 	"DeltarouterIncludeRejected": {
-		fires: series{`deltarouter_include_rejected_files{include="payments"}`: "2+0x30"}, early: "0m", at: "2m",
+		fires: series{`deltarouter_include_rejected_files{include="payments"}`: "2+0x30"}, early: "0m", at: "1m",
 		labels:      map[string]string{"include": "payments"},
 		summary:     "Files of include payments have mistakes.",
 		description: "2 files of include payments have mistakes. Their routes are disabled, or continue as they were until the router restarts.",
 		quiet:       series{`deltarouter_include_rejected_files{include="payments"}`: "0+0x60"},
 	},
 	"DeltarouterSourceNotSynced": {
-		fires: series{`deltarouter_source_synced{source="pods"}`: "0+0x30"}, early: "9m", at: "11m",
+		fires: series{`deltarouter_source_synced{source="pods"}`: "0+0x30"}, early: "9m", at: "10m",
 		labels:      map[string]string{"source": "pods"},
 		summary:     "Source pods has not listed its objects.",
 		description: "Source pods has had no complete list of its objects for over 10 minutes. Its routes deliver nothing.",
 		quiet:       series{`deltarouter_source_synced{source="pods"}`: "1+0x60"},
 	},
 	"DeltarouterSourceStale": {
-		fires: series{`deltarouter_source_last_contact_seconds{source="pods"}`: "0+60x30"}, early: "9m", at: "15m",
+		fires: series{`deltarouter_source_last_contact_seconds{source="pods"}`: "301+0x30"}, early: "4m", at: "5m",
 		labels:      map[string]string{"source": "pods"},
 		summary:     "Source pods has no contact to the API server.",
-		description: "The API server last answered source pods 15m 0s ago. Changes since then are not delivered yet.",
-		quiet:       series{`deltarouter_source_last_contact_seconds{source="pods"}`: "60+0x60"},
+		description: "The API server last answered source pods 5m 1s ago. Changes since then are not delivered yet.",
+		quiet:       series{`deltarouter_source_last_contact_seconds{source="pods"}`: "300+0x60"},
 	},
 	"DeltarouterBacklogOld": {
-		fires: series{`deltarouter_route_oldest_pending_seconds{route="alerts"}`: "0+60x40"}, early: "20m", at: "30m",
+		fires: series{`deltarouter_route_oldest_pending_seconds{route="alerts"}`: "901+0x30"}, early: "4m", at: "5m",
 		labels:      map[string]string{"route": "alerts"},
 		summary:     "Route alerts is behind.",
-		description: "The oldest pending delta of route alerts has waited for 30m 0s.",
+		description: "The oldest pending delta of route alerts has waited for 15m 1s.",
 		quiet:       series{`deltarouter_route_oldest_pending_seconds{route="alerts"}`: "900+0x60"},
 	},
 	"DeltarouterSinkUnavailable": {
-		fires: series{`deltarouter_route_sink_unavailable{route="alerts", sink="slack"}`: "1+0x30"}, early: "9m", at: "11m",
+		fires: series{`deltarouter_route_sink_unavailable{route="alerts", sink="slack"}`: "1+0x30"}, early: "9m", at: "10m",
 		labels:      map[string]string{"route": "alerts", "sink": "slack"},
 		summary:     "Sink slack of route alerts is unavailable.",
 		description: "Sink slack has not accepted events of route alerts for over 10 minutes. They are retried until their maxAge.",
 		quiet:       series{`deltarouter_route_sink_unavailable{route="alerts", sink="slack"}`: "0+0x60"},
 	},
 	"DeltarouterRoutePaused": {
-		fires: series{`deltarouter_route_paused{route="alerts"}`: "1+0x30"}, early: "0m", at: "2m",
+		fires: series{`deltarouter_route_paused{route="alerts"}`: "1+0x30"}, early: "0m", at: "1m",
 		labels:      map[string]string{"route": "alerts"},
 		summary:     "Route alerts is paused.",
 		description: "Route alerts delivers nothing until it is resumed. Its backlog grows.",
@@ -94,21 +95,21 @@ var alertCases = map[string]alertCase{
 		},
 	},
 	"DeltarouterCheckpointOld": {
-		fires: series{`deltarouter_checkpoint_age_seconds`: "0+60x30"}, early: "3m", at: "10m",
+		fires: series{`deltarouter_checkpoint_age_seconds`: "61+0x30"}, early: "1m", at: "2m",
 		summary:     "The state folder takes no writes.",
-		description: "The last checkpoint is 10m 0s old. Deltas of new objects wait, and a crash would deliver the others again.",
-		quiet:       series{`deltarouter_checkpoint_age_seconds`: "5+0x60"},
+		description: "The last checkpoint is 1m 1s old. Deltas of new objects wait, and a crash would deliver the others again.",
+		quiet:       series{`deltarouter_checkpoint_age_seconds`: "60+0x60"},
 	},
 	"DeltarouterDiskLow": {
-		fires: series{`deltarouter_state_disk_free_bytes`: "104857600+0x30", `deltarouter_state_file_bytes`: "16777216+0x30"}, early: "14m", at: "16m",
+		fires: series{`deltarouter_state_disk_free_bytes`: "268435455+0x30", `deltarouter_state_file_bytes`: "16777216+0x30"}, early: "14m", at: "15m",
 		summary:     "The disk of the state folder is nearly full.",
-		description: "The disk of the state folder has 100MiB left: less than 256 MiB, or less than a copy of the state file needs.",
-		quiet:       series{`deltarouter_state_disk_free_bytes`: "1073741824+0x60", `deltarouter_state_file_bytes`: "536870912+0x60"},
+		description: "The disk of the state folder has 256MiB left: less than 256 MiB, or less than a copy of the state file needs.",
+		quiet:       series{`deltarouter_state_disk_free_bytes`: "268435456+0x60", `deltarouter_state_file_bytes`: "268435456+0x60"},
 	},
 	"DeltarouterStateFileFull": {
-		fires: series{`deltarouter_state_file_bytes`: "900+0x30", `deltarouter_state_file_limit_bytes`: "1000+0x30"}, early: "14m", at: "16m",
+		fires: series{`deltarouter_state_file_bytes`: "801+0x30", `deltarouter_state_file_limit_bytes`: "1000+0x30"}, early: "14m", at: "15m",
 		summary:     "The state file is near its maximum size.",
-		description: "The state file has 90% of the size that state.maxSize allows. At 100 % new deltas wait.",
+		description: "The state file has 80.1% of the size that state.maxSize allows. At 100 % new deltas wait.",
 		quiet:       series{`deltarouter_state_file_bytes`: "800+0x60", `deltarouter_state_file_limit_bytes`: "1000+0x60"},
 	},
 	"DeltarouterGuestAtLimit": {
