@@ -111,6 +111,21 @@ func (c *compiler) secretsOf(r *Route) (sources []string) {
 	return sources
 }
 
+// passSecrets marks the routes that get events of a route that sees Secrets.
+func passSecrets(routes []Route) {
+	gets := func(r *Route) bool {
+		return len(r.Upstream) > 0 && slices.ContainsFunc(routes, func(up Route) bool { return up.Secret && slices.Contains(r.Upstream, up.Name) })
+	}
+	for again := true; again; {
+		again = false
+		for i := range routes {
+			if r := &routes[i]; !r.Secret && gets(r) {
+				r.Secret, again = true, true
+			}
+		}
+	}
+}
+
 // adviseSecrets warns of values that are not written to disk because they may contain secret data.
 func (c *compiler) adviseSecrets(p *Plan, keeps func(handler string) bool) {
 	for i := range p.Routes {

@@ -55,6 +55,8 @@ type Route struct {
 	LimitProgram  *expr.Program
 	WatchPrograms map[string]*expr.Program // by source
 	HandlerGrants []plugins.LookupGrant    // of its handler
+	// Secret: the route sees Secrets, or gets events of a route that does
+	Secret bool
 	// with state.dir: the sources of Secrets that the route sees
 	SecretSources []string
 }
@@ -123,11 +125,13 @@ func (c *compiler) routes(configured []*config.Route) (routes []Route) {
 	for _, r := range configured {
 		route := c.route(r)
 		route.Config, route.HandlerGrants, route.Instance = c.cfg, c.plan.Grants[r.Handler], r.Scope().Qualified(r.Handler)
-		if c.main.State.Dir != "" {
-			route.SecretSources = c.secretsOf(&route)
+		secrets := c.secretsOf(&route)
+		if route.Secret = len(secrets) > 0; c.main.State.Dir != "" {
+			route.SecretSources = secrets
 		}
 		routes = append(routes, route)
 	}
+	passSecrets(routes)
 	if len(c.problems) == 0 { // a kind may not understand an invalid configuration
 		for i := range routes {
 			c.outlines(&routes[i], c.known.Set, c.kinds)

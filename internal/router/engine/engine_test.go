@@ -200,6 +200,32 @@ func TestWhatAReloadExchanges(t *testing.T) {
 	}
 }
 
+// TestSecretRoutes shows which routes see Secrets, without state.dir too: those with a source of
+// Secrets, those that look up their data, and those that get the events of one of them.
+func TestSecretRoutes(t *testing.T) {
+	// Guarantee: secret-traces
+	const text = `version: 1
+sources: {pods: {resource: v1/pods}, secrets: {resource: v1/secrets, secrets: true}}
+sinks: {a: {fake: {}}}
+routes:
+  - {name: last, to: a}
+  - {name: next, to: [{route: last}]}
+  - {name: own, from: secrets, to: [{route: next}]}
+  - {name: looks, from: pods, filter: 'get("secrets", "n", "a") != null', to: a}
+  - {name: plain, from: pods, to: a}
+`
+	e := open(t, (&recorder{}).env(), text)
+	var got []string
+	for _, r := range e.Set.Routes() {
+		if r.Secret {
+			got = append(got, r.Name)
+		}
+	}
+	if want := []string{"last", "next", "own", "looks"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func versions(s *engine.Set) map[string]string {
 	versions := make(map[string]string)
 	for _, r := range s.Routes() {

@@ -28,8 +28,8 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 	cache := s.cache(p.Scope(), p.Lookups())
 	route := pipeline.Route{
 		Name: p.Name, Version: s.routeVersion(p), ID: p.ID, Scope: p.Scope(), Sources: p.From, Downstream: len(p.Upstream) > 0, Ready: s.ready(p.Name, p.Lookups()),
-		HandlerName: p.Instance,
-		Existing:    p.Existing == config.ExistingDeliver, Known: s.Known[p.ID],
+		HandlerName: p.Instance, Secret: p.Secret,
+		Existing: p.Existing == config.ExistingDeliver, Known: s.Known[p.ID],
 		Deliver: deliver(p.Deliver), Overflow: overflow(p.Route), OnFailure: onFailure(p.OnFailure),
 		Batch:   pipeline.Batch{Size: p.Batch.Size, Wait: p.Batch.Wait},
 		Grouped: p.Batch.By != nil, Joint: p.Batch.By != nil && p.EmitProgram != nil,
@@ -73,7 +73,7 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 		route.Limit = pipeline.Limit{Key: keyOf(p.LimitProgram, cache), Every: p.Limit.Every, Burst: p.Limit.Burst}
 	}
 	if len(p.SecretSources) > 0 && s.env.State != nil {
-		route.Secret, route.Key, route.Limit.Key = true, s.env.State.Hashed(route.Key), s.env.State.Hashed(route.Limit.Key)
+		route.Key, route.Limit.Key = s.env.State.Hashed(route.Key), s.env.State.Hashed(route.Limit.Key)
 	}
 	return route
 }

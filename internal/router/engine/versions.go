@@ -26,7 +26,7 @@ func (s *Set) routeVersion(p *compile.Route) string {
 		Sinks      []string
 		Secrets    bool
 		Scope      *config.Scope
-	}{Scope: p.Scope(), Route: *p.Route, Lookups: make(map[string]source), Secrets: len(p.SecretSources) > 0}
+	}{Scope: p.Scope(), Route: *p.Route, Lookups: make(map[string]source), Secrets: p.Secret}
 	made.Route.Upstream = nil // another set of upstream routes does not change the route
 	made.Downstream = len(p.Upstream) > 0
 	made.Defines = p.Defines()
