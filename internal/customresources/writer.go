@@ -1,12 +1,9 @@
 package customresources
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -17,6 +14,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/backoff"
 	"github.com/deltarouter/deltarouter/internal/crds"
+	"github.com/deltarouter/deltarouter/internal/kubehttp"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
@@ -28,8 +26,6 @@ const (
 	// take ten seconds.
 	statusRate  = 50
 	statusBurst = 100
-	// statusTimeout bounds one write.
-	statusTimeout = 10 * time.Second
 )
 
 // errGone: the object was deleted, or replaced by another one of the same name.
@@ -139,10 +135,6 @@ func (w *Writer) pass(ctx context.Context, states map[*Object]State) error {
 // write writes a status as a merge patch. The uid is a precondition: another object of the same
 // name does not get it.
 func (w *Writer) write(ctx context.Context, o *Object, status Status) error {
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": o.UID}, "status": status})
-	if err != nil {
-		return err
-	}
 	parts := []string{"apis", group, crds.Version, o.Kind.plural(), o.Name, "status"}
 	if o.Namespace != "" {
 		parts = []string{"apis", group, crds.Version, "namespaces", o.Namespace, o.Kind.plural(), o.Name, "status"}
@@ -151,21 +143,12 @@ func (w *Writer) write(ctx context.Context, o *Object, status Status) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPatch, place+"?fieldManager=deltarouter", bytes.NewReader(body))
+	body := map[string]any{"metadata": map[string]any{"uid": o.UID}, "status": status}
+	code, err := kubehttp.Send(ctx, w.api.Client, http.MethodPatch, place+"?fieldManager=deltarouter", body)
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Content-Type", "application/merge-patch+json")
-	response, err := w.api.Client.Do(request)
-	if err != nil {
-		return fmt.Errorf("the API server does not answer: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	// The rest of a small answer, so that the connection is used again.
-	_, _ = io.CopyN(io.Discard, response.Body, 64<<10)
-	switch response.StatusCode {
+	switch code {
 	case http.StatusOK:
 		return nil
 	case http.StatusNotFound, http.StatusConflict:
@@ -173,5 +156,5 @@ func (w *Writer) write(ctx context.Context, o *Object, status Status) error {
 	case http.StatusForbidden:
 		return fmt.Errorf("the API server forbids it: grant the verb patch on %s/status", o.Kind.plural())
 	}
-	return fmt.Errorf("the API server answers %s", response.Status)
+	return fmt.Errorf("the API server answers %d %s", code, http.StatusText(code))
 }

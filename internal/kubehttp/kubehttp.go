@@ -1,4 +1,4 @@
-// Package kubehttp makes HTTP transports for API servers.
+// Package kubehttp makes HTTP transports for API servers, and sends small requests to them.
 package kubehttp
 
 import (

@@ -1,12 +1,9 @@
 package podevents
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"time"
@@ -16,13 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/deltarouter/deltarouter/internal/kubehttp"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-const (
-	component = "deltarouter"
-	timeout   = 10 * time.Second // of one request
-)
+const component = "deltarouter"
 
 // ErrForbidden means that the router may not create Events.
 var ErrForbidden = errors.New("the API server forbids it")
@@ -49,33 +44,18 @@ func newEvent(pod Pod, reason, message string, at time.Time) *corev1.Event {
 
 // create sends an Event to the API server.
 func create(ctx context.Context, api *plugins.API, e *corev1.Event) error {
-	body, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	place, err := url.JoinPath(api.URL, "api/v1/namespaces", e.Namespace, "events")
 	if err != nil {
 		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, place, bytes.NewReader(body))
-	if err != nil {
+	status, err := kubehttp.Send(ctx, api.Client, http.MethodPost, place, e)
+	switch {
+	case err != nil:
 		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := api.Client.Do(request)
-	if err != nil {
-		return fmt.Errorf("the API server does not answer: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	// The rest of a small answer, so that the connection is used again.
-	_, _ = io.CopyN(io.Discard, response.Body, 64<<10)
-	switch response.StatusCode {
-	case http.StatusCreated:
+	case status == http.StatusCreated:
 		return nil
-	case http.StatusForbidden:
+	case status == http.StatusForbidden:
 		return ErrForbidden
 	}
-	return fmt.Errorf("the API server answers %s", response.Status)
+	return fmt.Errorf("the API server answers %d %s", status, http.StatusText(status))
 }

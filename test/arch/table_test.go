@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"internal/tlsfiles": {"pkg/config"},
 	"internal/kubehttp": {},
 	// Kubernetes Events on the pod of the router.
-	"internal/podevents": {"internal/printable", "pkg/plugins"},
+	"internal/podevents": {"internal/kubehttp", "internal/printable", "pkg/plugins"},
 
 	"internal/recording": {"internal/rawjson"},
 
@@ -214,7 +214,7 @@ var allowed = map[string][]string{
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
 	"internal/customresources": {
-		"internal/backoff", "internal/crds", "internal/fileerr", "internal/manifest", "internal/metrics", "internal/printable", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
+		"internal/backoff", "internal/crds", "internal/fileerr", "internal/kubehttp", "internal/manifest", "internal/metrics", "internal/printable", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 	// The output of router crds.
 	"internal/crds": {"internal/config/scalar", "internal/config/tags", "internal/manifest", "pkg/config"},
