@@ -3,12 +3,12 @@ package customresources
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 
+	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
@@ -49,7 +49,8 @@ func Load(dir string, log *slog.Logger) (saved Saved) {
 	return saved
 }
 
-// Save writes the objects for the next start. The file is replaced as a whole.
+// Save writes the objects for the next start. The file is replaced as a whole, also if the power
+// fails meanwhile.
 func (s Saved) Save(dir string) error {
 	if dir == "" {
 		return nil
@@ -59,8 +60,22 @@ func (s Saved) Save(dir string) error {
 		return err
 	}
 	path := filepath.Join(dir, savedFile)
-	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
-		return fmt.Errorf("the objects with routes are not saved for a start without the API server: %w", fileerr.Explain(err))
+	err = writeSynced(path+".new", text)
+	if err == nil {
+		err = os.Rename(path+".new", path)
 	}
-	return fileerr.Explain(os.Rename(path+".new", path))
+	if err != nil {
+		return fileerr.Explain(err)
+	}
+	return folder.Sync(dir)
+}
+
+// writeSynced writes a file that is complete after a loss of power, too.
+func writeSynced(path string, text []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	return errors.Join(err, file.Sync(), file.Close())
 }
