@@ -1,10 +1,12 @@
 package customresources
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -26,6 +28,8 @@ const (
 	// take ten seconds.
 	statusRate  = 50
 	statusBurst = 100
+	// refusedPause is the pause after a refused write of one object.
+	refusedPause = 10 * time.Second
 )
 
 // errGone: the object was deleted, or replaced by another one of the same name.
@@ -41,8 +45,20 @@ type Writer struct {
 	retry   backoff.Series
 	woken   chan struct{}
 	written map[Key]write // the last write of each object
-	failure string        // the last one that was logged
+	refused map[Key]refusal
+	failure string // the last one that was logged
 }
+
+// refusal is an answer of the API server that is about one object, for instance because it has no
+// room for its status. It counts until the object changes, or until a time.
+type refusal struct {
+	uid        string
+	generation int64
+	until      time.Time
+}
+
+// refusedError is the error of a refused write. The writes of other objects go on.
+type refusedError struct{ error }
 
 // write is a status that the router wrote. It counts until the object has another uid.
 type write struct {
@@ -53,7 +69,8 @@ type write struct {
 // NewWriter returns a Writer.
 func NewWriter(api *plugins.API, log *slog.Logger, now func() time.Time) *Writer {
 	return &Writer{
-		api: api, log: log, now: now, limit: rate.NewLimiter(statusRate, statusBurst), written: make(map[Key]write), woken: make(chan struct{}, 1),
+		api: api, log: log, now: now, limit: rate.NewLimiter(statusRate, statusBurst), woken: make(chan struct{}, 1),
+		written: make(map[Key]write), refused: make(map[Key]refusal),
 		retry: backoff.Series{Policy: backoff.Policy{Min: time.Second, Max: 30 * time.Second}},
 	}
 }
@@ -71,7 +88,7 @@ func (w *Writer) Run(ctx context.Context, states func() map[*Object]State) {
 		case <-w.woken:
 		}
 		err := w.pass(ctx, states())
-		if err == nil {
+		if _, refused := errors.AsType[refusedError](err); err == nil || refused {
 			w.failure = ""
 			w.retry.Reset()
 			continue
@@ -97,7 +114,8 @@ func (w *Writer) Wake() {
 	}
 }
 
-// pass writes the status of each object that differs. It ends at the first error.
+// pass writes the status of each object that differs. It ends at the first error, unless the error
+// is a refusal: the author of one object must not keep the status of others from being written.
 func (w *Writer) pass(ctx context.Context, states map[*Object]State) error {
 	present := make(map[Key]bool, len(states))
 	for o := range states {
@@ -108,13 +126,15 @@ func (w *Writer) pass(ctx context.Context, states map[*Object]State) error {
 			delete(w.written, key)
 		}
 	}
+	maps.DeleteFunc(w.refused, func(key Key, _ refusal) bool { return !present[key] })
+	var refused error
 	for o, state := range states {
 		former := o.Status
 		if last, ok := w.written[o.Key]; ok && last.uid == o.UID {
 			former = last.status
 		}
 		status, changed := statusOf(&state, &former, metav1.NewTime(w.now().Truncate(time.Second)))
-		if !changed {
+		if !changed || w.waits(o, state.Generation) {
 			continue
 		}
 		if err := w.limit.Wait(ctx); err != nil {
@@ -125,11 +145,32 @@ func (w *Writer) pass(ctx context.Context, states map[*Object]State) error {
 			continue // the watch reports it
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", o.Key, err)
+			err = fmt.Errorf("%s: %w", o.Key, err)
+			if _, ok := errors.AsType[refusedError](err); !ok {
+				return err
+			}
+			refused = cmp.Or(refused, err)
+			w.refuse(o, state.Generation, err)
+			continue
 		}
+		delete(w.refused, o.Key)
 		w.written[o.Key] = write{o.UID, status}
 	}
-	return nil
+	return refused
+}
+
+// waits reports whether a write of the object was refused a moment ago.
+func (w *Writer) waits(o *Object, generation int64) bool {
+	r, ok := w.refused[o.Key]
+	return ok && r.uid == o.UID && r.generation == generation && w.now().Before(r.until)
+}
+
+// refuse records that a write of the object was refused, and logs the first time.
+func (w *Writer) refuse(o *Object, generation int64, err error) {
+	if r, ok := w.refused[o.Key]; !ok || r.uid != o.UID || r.generation != generation {
+		w.log.Warn("the status of a route is not written; it is tried again", "err", err)
+	}
+	w.refused[o.Key] = refusal{o.UID, generation, w.now().Add(refusedPause)}
 }
 
 // write writes a status as a merge patch. The uid is a precondition: another object of the same
@@ -155,6 +196,8 @@ func (w *Writer) write(ctx context.Context, o *Object, status Status) error {
 		return errGone
 	case http.StatusForbidden:
 		return fmt.Errorf("the API server forbids it: grant the verb patch on %s/status", o.Kind.plural())
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return fmt.Errorf("the API server answers %d %s", code, http.StatusText(code))
 	}
-	return fmt.Errorf("the API server answers %d %s", code, http.StatusText(code))
+	return refusedError{fmt.Errorf("the API server answers %d %s", code, http.StatusText(code))}
 }

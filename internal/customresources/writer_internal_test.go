@@ -104,3 +104,64 @@ func TestWriterErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestWriterGoesOn: an object whose status the API server refuses, as one that is too large
+// already, does not keep the router from writing that of the others. It is tried again later, or at
+// once after the object has changed.
+func TestWriterGoesOn(t *testing.T) {
+	var mu sync.Mutex
+	asked := make(map[string]int)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked[r.URL.Path]++
+		if strings.Contains(r.URL.Path, "/bad") {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+		}
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(server.Client().CloseIdleConnections)
+	now := time.Unix(1e9, 0)
+	w := NewWriter(&plugins.API{URL: server.URL, Client: server.Client()}, slog.New(slog.DiscardHandler), func() time.Time { return now })
+	states := make(map[*Object]State)
+	for i := range 20 {
+		for _, name := range []string{"bad", "good"} {
+			states[&Object{Key: Key{Route, "ns", fmt.Sprint(name, i)}, UID: "1"}] = State{Generation: 1}
+		}
+	}
+	requests := func() (bad, good int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for path, n := range asked {
+			if strings.Contains(path, "/bad") {
+				bad += n
+			} else {
+				good += n
+			}
+		}
+		clear(asked)
+		return bad, good
+	}
+	for _, c := range []struct {
+		later     time.Duration
+		bad, good int
+	}{{0, 20, 20}, {0, 0, 0}, {2 * refusedPause, 20, 0}} {
+		now = now.Add(c.later)
+		if err := w.pass(t.Context(), states); (err != nil) != (c.bad > 0) {
+			t.Errorf("%+v: got %v", c, err)
+		}
+		if bad, good := requests(); bad != c.bad || good != c.good {
+			t.Errorf("%+v: %d requests for refused objects, %d for others", c, bad, good)
+		}
+	}
+	for o, s := range states {
+		s.Generation++
+		states[o] = s
+	}
+	if err := w.pass(t.Context(), states); err == nil {
+		t.Error("no error")
+	}
+	if bad, good := requests(); bad != 20 || good != 20 {
+		t.Errorf("after a change: %d and %d requests", bad, good)
+	}
+}

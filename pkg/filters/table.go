@@ -136,8 +136,8 @@ func add(all []*list, i, born int) []*list {
 //   - A route without a verdict: its equalities, sources, ops or Initial exclude the delta; see
 //     [Table.Skipped].
 //   - Cost: [expr.Budget] limits all evaluations for one delta together. Evaluations beyond it
-//     fail. The entries of each prefix of scopes have a budget of their own, so they cannot make the
-//     filters of others fail.
+//     fail. The entries of each prefix of scopes have a budget of their own, so they cannot make
+//     the filters of others fail.
 //   - Memory: Match itself allocates nothing while dst has capacity.
 func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match {
 	source := t.bySource[d.Source]
