@@ -31,6 +31,10 @@ const (
 
 // Query implements api.Cache.
 func (s *Cache) Query(ctx context.Context, q api.Query) (answer api.Answer, err error) {
+	// First, because a client without rights must not take the place of another one.
+	if err := s.objects.Load().mayRead(ctx, "list", q); err != nil {
+		return answer, err
+	}
 	select {
 	case s.busy <- struct{}{}:
 		defer func() { <-s.busy }()

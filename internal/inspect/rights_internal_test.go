@@ -125,6 +125,28 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// TestRightsComeFirst shows that a client without rights does not take the place of another one,
+// nor wait for one, while the API server is asked about it.
+func TestRightsComeFirst(t *testing.T) {
+	// Guarantee: api-access
+	w := newWatched(t)
+	for range cap(w.busy) {
+		w.busy <- struct{}{}
+	}
+	for range cap(w.streams) {
+		w.streams <- struct{}{}
+	}
+	ctx, cancel := context.WithTimeout(as(t), time.Minute)
+	defer cancel()
+	q := api.Query{Source: "maps", Limit: 10}
+	if _, err := w.Query(ctx, q); err == nil || !strings.Contains(err.Error(), "may not list") {
+		t.Errorf("query: %v", err)
+	}
+	if err := w.Watch(ctx, q, nil); err == nil || !strings.Contains(err.Error(), "may not watch") {
+		t.Errorf("stream: %v", err)
+	}
+}
+
 // TestSourcesHidesNumbers shows that a user without the right to list the objects of a source does
 // not get their number.
 func TestSourcesHidesNumbers(t *testing.T) {

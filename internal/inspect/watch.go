@@ -53,6 +53,10 @@ type objectStream struct {
 // the watch, so no change is lost and none is repeated. The watch never waits for the stream: a
 // stream with a full backlog ends.
 func (s *Cache) Watch(ctx context.Context, q api.Query, show func(api.WatchEvent) error) error {
+	// First, because a client without rights must not take the place of another one.
+	if err := s.objects.Load().mayRead(ctx, "watch", q); err != nil {
+		return err
+	}
 	select {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
