@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // Match returns the files that a pattern means, sorted: the file itself; of a folder, or of a
@@ -21,7 +22,10 @@ func Match(pattern string) ([]string, error) {
 		return nil, fmt.Errorf("%s: only the last part of the path may have wildcards: name each folder", pattern)
 	case !hasWildcard(last):
 		info, err := os.Stat(pattern)
-		if err != nil || !info.IsDir() {
+		switch {
+		case err == nil && !info.IsDir() && !info.Mode().IsRegular():
+			return nil, fmt.Errorf("%s: it is no regular file", pattern)
+		case err != nil || !info.IsDir():
 			return existing(pattern, err)
 		}
 		dir, last = pattern, "*"
@@ -62,18 +66,22 @@ func existing(name string, err error) ([]string, error) {
 
 func hasWildcard(path string) bool { return strings.ContainsAny(path, "*?[") }
 
-// ReadIn is ReadFile for a file of a folder. It follows no link out of the folder.
+// ReadIn is ReadFile for a regular file of a folder. It follows no link out of the folder, and does
+// not wait for the writer of a pipe.
 func ReadIn(dir, name string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, errors.New(reason(err))
 	}
 	defer root.Close()
-	f, err := root.Open(name)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, errors.New(reason(err))
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.New("it is no regular file")
+	}
 	return io.ReadAll(io.LimitReader(f, MaxSize+1))
 }
 
