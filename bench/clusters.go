@@ -163,3 +163,15 @@ func (s *sandbox) close() error {
 	_ = s.stdin.Close() // ends the sandbox
 	return s.cmd.Wait()
 }
+
+// workplace returns the absolute path of the router's binary, and a new folder with the function
+// that removes it.
+func workplace(router string) (binary, dir string, remove func(), err error) {
+	if binary, err = filepath.Abs(router); err != nil {
+		return "", "", nil, err
+	}
+	if dir, err = os.MkdirTemp("", "deltarouter-bench"); err != nil {
+		return "", "", nil, err
+	}
+	return binary, dir, func() { _ = os.RemoveAll(dir) }, nil
+}

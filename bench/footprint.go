@@ -37,15 +37,11 @@ const settle = 3 * time.Second
 func footprint(router, sandboxBinary string, pods, rounds int) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	router, err := filepath.Abs(router)
+	router, dir, remove, err := workplace(router)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "deltarouter-bench")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer remove()
 	if err := imageSize(ctx, filepath.Join(dir, "image")); err != nil {
 		return fmt.Errorf("the image: %w", err)
 	}

@@ -50,15 +50,11 @@ type use struct {
 // namespaces change 200 times a second. The memory is that at the end.
 func selections(router, sandboxBinary string) error {
 	ctx := context.Background()
-	router, err := filepath.Abs(router)
+	router, dir, remove, err := workplace(router)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "deltarouter-bench")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer remove()
 	s, err := newSandbox(ctx, sandboxBinary, filepath.Join(dir, "cluster"), 0)
 	if err != nil {
 		return err

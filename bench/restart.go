@@ -215,15 +215,11 @@ func cpuOf(pid int) time.Duration {
 func restarts(router, sandboxBinary string, onWire, onSandbox, rounds int) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	router, err := filepath.Abs(router)
+	router, dir, remove, err := workplace(router)
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "deltarouter-bench")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
+	defer remove()
 	if onWire > 0 {
 		w, err := newWire(dir, onWire)
 		if err != nil {

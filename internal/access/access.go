@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
 // Right is a permission of a user in the cluster.
@@ -20,7 +22,7 @@ type Right struct {
 	Resource  string // empty: see Path
 	Namespace string // empty: all, or the resource has none
 	Name      string // empty: all objects
-	Path      string // a path instead of a resource, as /api/v1/status
+	Path      string // a path instead of a resource, as in /deltarouter/v1/status
 }
 
 // String describes the right, as in: list secrets in namespace ops.
@@ -84,12 +86,7 @@ func (u *User) String() string {
 	return b.String()
 }
 
-func shortened(text string) string {
-	if len(text) > maxName {
-		return strings.ToValidUTF8(text[:maxName], "") + "…"
-	}
-	return text
-}
+func shortened(text string) string { return printable.Clean(text, maxName) }
 
 // callerKey is the key of a [Caller] in a context.
 type callerKey struct{}

@@ -1,5 +1,5 @@
-// Package listener listens for the clients of the router: on host:port, or on a socket that only its
-// owner may use.
+// Package listener listens for the clients of the router: on host:port, or on a socket that only
+// its owner may use.
 package listener
 
 import (

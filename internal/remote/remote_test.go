@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
 		// After the end of a tunnel, this goroutine of the library waits a second for a reader.
 		goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"),
-		// This one of the kubelet stays forever, if the tunnel ends before it has accepted the stream.
+		// This one of the kubelet stays if the tunnel ends before it has accepted the stream.
 		goleak.IgnoreAnyFunction("github.com/moby/spdystream.(*Stream).waitWriteReply"))
 }
 

@@ -30,7 +30,7 @@ type Formats struct {
 }
 
 // Stamp contains the values that the linker writes into a binary, with go build -ldflags "-X
-// main.version=…". The compiler's own record of the commit is missing in git worktrees, and depends
+// main.version=…". The compiler's own record of the commit is missing in git worktrees and depends
 // on the tags of the clone, so that builds of one commit would differ.
 type Stamp struct {
 	Version    string

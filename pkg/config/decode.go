@@ -312,3 +312,8 @@ func (d *decoder) path(n Node, v reflect.Value, class string) {
 		d.problemf(n, "%v", err)
 	}
 }
+
+// hasKey reports whether a struct of the configuration has a key.
+func hasKey[T any](key string) bool {
+	return slices.ContainsFunc(tags.Of(reflect.TypeFor[T]()), func(f tags.Field) bool { return f.Key == key })
+}

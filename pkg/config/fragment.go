@@ -343,7 +343,7 @@ func granted[T any](all map[string]T, names []string) map[string]T {
 // reportForeign reports the keys that only the main configuration may have, and removes them.
 func (c *Config) reportForeign(root Node) (problems Problems) {
 	for _, e := range root.entries() {
-		if !slices.Contains([]string{"cluster", "state", "listen", "schemas", "sources", "handlers", "sinks", "include"}, e.key) {
+		if !hasKey[Config](e.key) || hasKey[FragmentForm](e.key) {
 			continue
 		}
 		key := e.value

@@ -160,7 +160,7 @@ var allowed = map[string][]string{
 	},
 	"internal/inspect/api": {"internal/access", "internal/fileerr", "internal/listener", "pkg/event", "internal/metrics"},
 	// The rights of the users of the API, and the addresses that it listens on.
-	"internal/access":   {},
+	"internal/access":   {"internal/printable"},
 	"internal/listener": {"internal/fileerr"},
 
 	// From a configuration to a running router, in layers. None of them knows a kind of plugin:

@@ -44,16 +44,16 @@ type endpoint struct {
 // endpoints returns the API:
 //
 //	GET  /api/v1/status                                        Status
-//	POST /api/v1/reload                                        {"reloaded": true}; 422 if the configuration was refused
+//	POST /api/v1/reload                                        {"reloaded": true}; 422 if refused
 //	POST /api/v1/resync {source, route, relist}                Resynced, after the resync
 //	GET  /api/v1/sources                                       {"sources": [SourceInfo…]}
 //	GET  /api/v1/sources/{source}?namespace=&name=&labels=&filter=&limit=&continue=   Answer
-//	GET  /api/v1/sources/{source}/indexes/{index}?value=&…     Answer; the parameters of a source too
-//	                  …?watch=true&…                            an endless stream of lines, each a WatchEvent; not limit, continue
+//	GET  /api/v1/sources/{source}/indexes/{index}?value=&…     Answer; parameters as above
+//	                  …?watch=true&…                           WatchEvent lines, endless; no limit, continue
 //	GET  /api/v1/routes/{route}/active?limit=&continue=        ActiveAnswer
-//	POST /api/v1/routes/{route}/resume                         {"resumed": true}; 422 if it is not paused
-//	GET  /api/v1/tap?route=&rejected=                          an endless stream of lines, each a Tapped
-//	GET  /api/v1/deadletters?route=&after=&limit=              {"letters": [Letter…], "next": after-of-the-next-page}
+//	POST /api/v1/routes/{route}/resume                         {"resumed": true}; 422 if not paused
+//	GET  /api/v1/tap?route=&rejected=                          Tapped lines, endless
+//	GET  /api/v1/deadletters?route=&after=&limit=              {"letters": [Letter…], "next": after}
 //	GET  /api/v1/deadletters/{id}                              Letter, with its objects
 //	POST /api/v1/deadletters/retry {ids | route, current}      Outcome
 //	POST /api/v1/deadletters/drop  {ids | route}               Outcome

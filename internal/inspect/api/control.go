@@ -67,8 +67,8 @@ type control struct {
 	closing chan struct{} // closed with the server, to end streams
 }
 
-// NewControl makes a Server of the control API. It does not listen yet. See endpoints for what it
-// serves.
+// NewControl makes a Server of the control API. It does not listen yet. Its paths are in the
+// comment of endpoints.
 //
 // An error is {"error": text} with a status of 4xx or 5xx. Without Access, the API is
 // unauthenticated: every client that reaches the socket or the loopback address may use it, except
