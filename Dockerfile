@@ -4,6 +4,12 @@
 #	docker build -t deltarouter .
 #
 # `make image` writes the same files and settings without Docker.
+FROM --platform=$BUILDPLATFORM node:22-slim AS engine
+WORKDIR /src
+COPY hack/jsengine.sh hack/
+COPY pkg/plugins/js/engine pkg/plugins/js/engine
+RUN sh hack/jsengine.sh && test -f pkg/plugins/js/engine/quickjs.wasm
+
 FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build
 # BuildKit sets these two; a default here would override it.
 ARG TARGETOS
@@ -12,6 +18,7 @@ ARG VERSION=
 ARG SOURCE_DATE_EPOCH=
 WORKDIR /src
 COPY . .
+COPY --from=engine /src/pkg/plugins/js/engine/quickjs.wasm pkg/plugins/js/engine/
 RUN go -C hack/release run . files -platforms "$TARGETOS/$TARGETARCH" -version "$VERSION" -out /image
 
 FROM scratch

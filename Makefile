@@ -19,7 +19,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 each = @failed=; for m in $(1); do echo "--- $@ $$m"; (cd $$m && $(2)) || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "$@ failed in:$$failed" >&2; exit 1; }
 
-.PHONY: help run build router image release release-check vulncheck plugins plugins-go plugins-checked-in test test-versions e2e chaos arch bench footprint fuzz fmt fmt-check tidy tidy-check generate lint check clean
+.PHONY: help run build router jsengine keyless python image release release-check vulncheck plugins plugins-go plugins-checked-in test test-versions e2e chaos fleet fleet-ledger fleet-report arch bench footprint fuzz fmt fmt-check tidy tidy-check generate lint check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -30,18 +30,28 @@ run: router plugins-go bin/sandbox ## run config.yaml on a temporary cluster, or
 
 build: router plugins bin/sandbox ## build bin/router, bin/sandbox and the example plugins
 
-router: ## build bin/router alone
+router: jsengine ## build bin/router alone
 	@CGO_ENABLED=0 sh hack/progress.sh bin/router go build -trimpath -tags $(TAGS) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/router ./cmd/router
 
-image: ## build the container image, dist/image, as an OCI layout for linux/amd64 and linux/arm64
+jsengine: # the engine of JavaScript handlers, where npm is installed
+	@sh hack/jsengine.sh
+
+keyless: ## build bin/keyless, which verifies keyless signatures and writes plugins.lock
+	@CGO_ENABLED=0 sh hack/progress.sh bin/keyless go build -C keyless -trimpath -ldflags '-s -w' -o ../bin/keyless .
+
+python: ## fetch CPython for examples/plugins/command-python, where npm is installed
+	@sh hack/python.sh
+
+image: jsengine ## build the container image, dist/image, as an OCI layout for linux/amd64 and linux/arm64
 	go -C hack/release run . image -out $(CURDIR)/dist/image
 
-release: ## build the artifacts of a release, dist/release: archives, SBOMs, chart, image, checksums
+release: jsengine ## build the artifacts of a release, dist/release: archives, SBOMs, chart, image, checksums
 	go -C hack/release run . release -out $(CURDIR)/dist/release
 
 release-check: release ## build the release again, in a clone of the last commit, and compare the checksums
 	@[ -z "$$(git status --porcelain)" ] || { echo "release-check: commit your changes first: the clone has only commits" >&2; exit 1; }
 	@clone=$$(mktemp -d) && trap 'rm -rf "$$clone"' EXIT && git clone -q . "$$clone/clone" && \
+	{ [ ! -f pkg/plugins/js/engine/quickjs.wasm ] || cp pkg/plugins/js/engine/quickjs.wasm "$$clone/clone/pkg/plugins/js/engine/"; } && \
 	go -C "$$clone/clone/hack/release" run . release -version "$(VERSION)" -out $(CURDIR)/dist/again && \
 	cmp dist/release/checksums.txt dist/again/checksums.txt
 
@@ -82,7 +92,7 @@ test-versions: bin/sandbox-oldest ## run the tests that depend on the API server
 	SANDBOX=$(CURDIR)/bin/sandbox-oldest CGO_ENABLED=0 go test -trimpath -count=1 -timeout 30m -run '^($(VERSION_TESTS))' \
 		-skip '^TestChartManifests$$/plugins' ./test/e2e ./test/chaos
 
-test: build ## run the tests of all modules, with the race detector where cgo works
+test: build python ## run the tests of all modules, with the race detector where cgo works
 	@sh hack/test.sh $(CODE)
 
 e2e: build ## run the tests against the sandbox alone
@@ -92,6 +102,22 @@ CHAOS ?= 20
 chaos: build ## run the tests that kill, cut off and damage, CHAOS (20) times as long
 	CHAOS=$(CHAOS) go test -count=1 -timeout 3h ./test/chaos/...
 	CHECKPOINT_DAMAGE=2000 go test -count=1 -run Damage ./internal/checkpoint
+
+fleet: router bin/sandbox ## start a fleet on a sandbox, end its processes one after another, and print an account
+	@CGO_ENABLED=0 go run -trimpath ./test/fleet/demo
+
+FLEET_ROUNDS ?= 1000
+FLEET_FLEETS ?= 3
+fleet-ledger: bin/sandbox ## disturb FLEET_FLEETS (3) fleets in FLEET_ROUNDS (1000) rounds, and compare all deliveries
+	FLEET_ROUNDS=$(FLEET_ROUNDS) FLEET_FLEETS=$(FLEET_FLEETS) CGO_ENABLED=0 go test -trimpath -count=1 -v -parallel $(FLEET_FLEETS) -timeout 12h -run '^TestLedger$$' ./test/fleet
+
+REPORT_ROUNDS ?= 3
+fleet-report: router bin/sandbox ## measure a fleet: REPORT_ROUNDS (3) takeovers, replication, a hop to a worker, scaling, and the cost without a fleet
+	@uptime
+	@CGO_ENABLED=0 go run -trimpath ./test/fleet/report -rounds $(REPORT_ROUNDS)
+	@CGO_ENABLED=0 go -C bench run -trimpath . -only fleet,hop,scaling
+	@sh hack/fleet-before.sh
+	@uptime
 
 arch: ## check the imports between packages
 	go test ./test/arch/

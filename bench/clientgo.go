@@ -18,39 +18,49 @@ import (
 )
 
 // consumeDynamic uses the dynamic informer, which works with any resource, including custom ones.
-func consumeDynamic(c consumer) error {
-	client, err := dynamic.NewForConfig(&rest.Config{Host: c.url, QPS: -1})
+func consumeDynamic(c consumer) error { return consumeInformer(c, dynamicInformer) }
+
+// consumeTyped uses the typed informer over protobuf, which exists for built-in kinds only.
+func consumeTyped(c consumer) error { return consumeInformer(c, typedInformer) }
+
+func dynamicInformer(url string) (cache.SharedIndexInformer, error) {
+	client, err := dynamic.NewForConfig(&rest.Config{Host: url, QPS: -1})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	informer := factory.ForResource(corev1.SchemeGroupVersion.WithResource("pods")).Informer()
-	return consumeInformer(c, informer, func(object any) ([]string, error) {
+	return informer, prepare(informer, func(object any) ([]string, error) {
 		node, _, err := unstructured.NestedString(object.(*unstructured.Unstructured).Object, "spec", "nodeName")
 		return []string{node}, err
 	})
 }
 
-// consumeTyped uses the typed informer over protobuf, which exists for built-in kinds only.
-func consumeTyped(c consumer) error {
+func typedInformer(url string) (cache.SharedIndexInformer, error) {
 	client, err := kubernetes.NewForConfig(&rest.Config{
-		Host: c.url, QPS: -1,
+		Host: url, QPS: -1,
 		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	informer := informers.NewSharedInformerFactory(client, 0).Core().V1().Pods().Informer()
-	return consumeInformer(c, informer, func(object any) ([]string, error) {
+	return informer, prepare(informer, func(object any) ([]string, error) {
 		return []string{object.(*corev1.Pod).Spec.NodeName}, nil
 	})
 }
 
-func consumeInformer(c consumer, informer cache.SharedIndexInformer, byNode cache.IndexFunc) error {
+// prepare makes an informer keep what the router keeps: no managedFields, and one index.
+func prepare(informer cache.SharedIndexInformer, byNode cache.IndexFunc) error {
 	if err := informer.SetTransform(stripManagedFields); err != nil {
 		return err
 	}
-	if err := informer.AddIndexers(cache.Indexers{"byNode": byNode}); err != nil {
+	return informer.AddIndexers(cache.Indexers{"byNode": byNode})
+}
+
+func consumeInformer(c consumer, connect func(url string) (cache.SharedIndexInformer, error)) error {
+	informer, err := connect(c.url)
+	if err != nil {
 		return err
 	}
 	var updates atomic.Int64

@@ -52,14 +52,15 @@ func (f *flood) pods(w http.ResponseWriter, r *http.Request) {
 	asks := make(chan int, 1)
 	f.asks = asks
 	f.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json")
+	frames, contentType := f.accepted(r)
+	w.Header().Set("Content-Type", contentType)
 	out := bufio.NewWriterSize(w, 256<<10)
 	if from := r.URL.Query().Get("resourceVersion"); from == "" || strings.TrimLeft(from, "0") == "" {
 		f.version.Store(int64(f.objects))
 		for i := range f.objects {
-			_, _ = out.Write(f.pod.json["ADDED"].fill(i, i))
+			_, _ = out.Write(frames["ADDED"].fill(i, i))
 		}
-		_, _ = out.Write(f.bookmark("application/json"))
+		_, _ = out.Write(f.bookmark(contentType))
 	} else if at, err := strconv.ParseInt(from, 10, 64); err != nil || at != firstVersion+f.version.Load() {
 		http.Error(w, "a watch was cut while it was measured", http.StatusInternalServerError)
 		return
@@ -70,7 +71,7 @@ func (f *flood) pods(w http.ResponseWriter, r *http.Request) {
 		case n := <-asks:
 			for range n {
 				v := int(f.version.Add(1))
-				if _, err := out.Write(f.pod.json["MODIFIED"].fill(v%f.objects, v)); err != nil {
+				if _, err := out.Write(frames["MODIFIED"].fill(v%f.objects, v)); err != nil {
 					return
 				}
 			}

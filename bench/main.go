@@ -2,7 +2,7 @@
 // changes of the same 5 KB pods, from its own server, with one index over spec.nodeName and without
 // managedFields in both.
 //
-//	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|checkpoint|routes|indexes|loops|process|webhook]
+//	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|checkpoint|routes|indexes|loops|process|webhook|fleet|workers|hop|scaling|whole]
 //	go -C bench run . -namespaces
 //	go -C bench run . -restart [-wire-pods N] [-sandbox-pods N] [-rounds ROUNDS]
 //	go -C bench run . -footprint [-wire-pods N] [-rounds ROUNDS]
@@ -24,10 +24,12 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -57,18 +59,17 @@ func contenders() []contender {
 }
 
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == pluginRole {
-		servePlugin()
-		return
-	}
-	if len(os.Args) == 2 && os.Args[1] == receiverRole {
-		receive()
+	if serve := serverOf(os.Args[1:]); serve != nil {
+		if err := serve(); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", os.Args[1]+":", err)
+			os.Exit(1)
+		}
 		return
 	}
 	n := flag.Int("n", 20_000, "pods")
 	m := flag.Int("m", 60_000, "updates")
 	rounds := flag.Int("rounds", 3, "how often to measure each")
-	only := flag.String("only", "", "measure nothing but: informer, checkpoint, routes, indexes, loops, rules, process, webhook")
+	only := flag.String("only", "", "measure nothing but: informer, checkpoint, routes, indexes, loops, rules, process, webhook, fleet, workers, hop, scaling, whole; or some of them, separated by commas")
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
 	url := flag.String("url", "", "used by the command itself: the server")
 	restart := flag.Bool("restart", false, "compare a restart with a cold start instead")
@@ -95,6 +96,22 @@ func main() {
 	}
 }
 
+// serverOf returns the work of a process that this command has started with these arguments; nil if
+// a user has started it.
+func serverOf(args []string) func() error {
+	switch {
+	case len(args) == 1 && args[0] == pluginRole:
+		return func() error { servePlugin(); return nil }
+	case len(args) == 1 && args[0] == receiverRole:
+		return func() error { receive(); return nil }
+	case len(args) == 2 && args[0] == hopRole:
+		return func() error { return serveHop(args[1]) }
+	case len(args) == 2 && args[0] == handRole:
+		return func() error { return serveHand(args[1]) }
+	}
+	return nil
+}
+
 func run(role, url, only string, n, m, rounds int) error {
 	if role == "" {
 		return parts(only, n, m, rounds)
@@ -107,9 +124,12 @@ func run(role, url, only string, n, m, rounds int) error {
 	return fmt.Errorf("no contender %q", role)
 }
 
-// parts runs all measurements, or one of them.
+// parts runs all measurements, or those with the given names.
 func parts(only string, n, m, rounds int) error {
-	known := false
+	wanted := map[string]bool{}
+	for name := range strings.SplitSeq(only, ",") {
+		wanted[name] = true
+	}
 	for _, part := range []struct {
 		name    string
 		measure func() error
@@ -122,17 +142,22 @@ func parts(only string, n, m, rounds int) error {
 		{"loops", func() error { return compareLoops(rounds) }},
 		{"rules", func() error { return compareRules(rounds) }},
 		{"webhook", func() error { return compareWebhooks(rounds) }},
+		{"fleet", func() error { return compareReplication(rounds) }},
+		{"workers", func() error { return compareWork(rounds) }},
+		{"hop", func() error { return compareHop(rounds) }},
+		{"scaling", func() error { return compareScaling(rounds) }},
+		{"whole", func() error { return compareWhole(n/4, m/6, rounds) }},
 	} {
-		if only != "" && only != part.name {
+		if only != "" && !wanted[part.name] {
 			continue
 		}
-		known = true
+		delete(wanted, part.name)
 		if err := part.measure(); err != nil {
 			return err
 		}
 	}
-	if !known {
-		return fmt.Errorf("there is no measurement %q", only)
+	if delete(wanted, ""); len(wanted) > 0 {
+		return fmt.Errorf("there is no measurement %q", slices.Collect(maps.Keys(wanted)))
 	}
 	return nil
 }

@@ -88,13 +88,7 @@ func (s *server) pods(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	frames, contentType := s.pod.json, "application/json"
-	if strings.Contains(r.Header.Get("Accept"), "protobuf") {
-		frames, contentType = s.pod.proto, "application/vnd.kubernetes.protobuf;stream=watch"
-	}
-	if strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadata") {
-		frames = s.pod.metadata
-	}
+	frames, contentType := s.accepted(r)
 	w.Header().Set("Content-Type", contentType)
 	out := bufio.NewWriterSize(w, 256<<10)
 	if r.URL.Query().Get("sendInitialEvents") == "true" {
@@ -123,6 +117,18 @@ func (s *server) pods(w http.ResponseWriter, r *http.Request) {
 	}
 	flush(out, w)
 	<-r.Context().Done()
+}
+
+// accepted returns the frames that a watch wants, and their media type.
+func (s *server) accepted(r *http.Request) (frames map[string]*template, contentType string) {
+	accept := r.Header.Get("Accept")
+	switch {
+	case strings.Contains(accept, "PartialObjectMetadata"):
+		return s.pod.metadata, "application/json"
+	case strings.Contains(accept, "protobuf"):
+		return s.pod.proto, "application/vnd.kubernetes.protobuf;stream=watch"
+	}
+	return s.pod.json, "application/json"
 }
 
 // change sends a change of a pod each millisecond.

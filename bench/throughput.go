@@ -111,9 +111,10 @@ func workloads() []workload {
 
 // routers runs the router's binary.
 type routers struct {
-	dir     string
-	objects int
-	n       int // number of started routers
+	dir      string
+	objects  int
+	settings string // YAML that follows the resource of the source
+	n        int    // number of started routers
 }
 
 // build builds the router and the handler from the sources beside this module.
@@ -194,8 +195,8 @@ func (b *routers) start(w workload, url string, checkpoint bool) (*process, erro
 		return nil, err
 	}
 	kubeconfig := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}`, url)
-	config := fmt.Sprintf("version: 1\ncluster: {name: bench, kubeconfig: %q}\nlisten: {probes: %q}\nsources: {pods: {resource: v1/pods}}\nsinks: {none: {discard: {}}}\n",
-		filepath.Join(dir, "kubeconfig"), address) + strings.ReplaceAll(w.config, "restart-alert.wasm", filepath.Join(b.dir, "restart-alert.wasm"))
+	config := fmt.Sprintf("version: 1\ncluster: {name: bench, kubeconfig: %q}\nlisten: {probes: %q}\nsources: {pods: {resource: v1/pods%s}}\nsinks: {none: {discard: {}}}\n",
+		filepath.Join(dir, "kubeconfig"), address, b.settings) + strings.ReplaceAll(w.config, "restart-alert.wasm", filepath.Join(b.dir, "restart-alert.wasm"))
 	if checkpoint {
 		config += fmt.Sprintf("state: {dir: %q}\n", filepath.Join(dir, "state"))
 	}
@@ -211,7 +212,7 @@ func (b *routers) start(w workload, url string, checkpoint bool) (*process, erro
 	defer log.Close()
 	p := &process{cmd: exec.Command(filepath.Join(b.dir, "router"), "-config", filepath.Join(dir, "config.yaml")), url: "http://" + address, dir: dir}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	return p, p.cmd.Start()
+	return p, p.run()
 }
 
 // freeAddress returns an address that was free a moment ago.
@@ -229,11 +230,24 @@ type process struct {
 	url    string // of the probes
 	dir    string
 	server *flood
+	exited chan struct{}
+}
+
+func (p *process) run() error {
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	p.exited = make(chan struct{})
+	go func() {
+		_ = p.cmd.Wait() // an early end is an error of wait
+		close(p.exited)
+	}()
+	return nil
 }
 
 func (p *process) close() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
-	_ = p.cmd.Wait() // its measurements are done
+	<-p.exited
 	p.server.close()
 }
 
@@ -280,11 +294,20 @@ func (p *process) saved() error {
 }
 
 func (p *process) wait(holds func() bool) error {
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !holds(); {
+		select {
+		case <-p.exited:
+			return p.failed("the process has ended")
+		case <-time.After(20 * time.Millisecond):
+		}
 		if time.Now().After(deadline) {
-			log, _ := os.ReadFile(filepath.Join(p.dir, "log"))
-			return fmt.Errorf("waited in vain; the router's log ends with\n%s", log[max(0, len(log)-4096):])
+			return p.failed("waited in vain")
 		}
 	}
 	return nil
+}
+
+func (p *process) failed(how string) error {
+	log, _ := os.ReadFile(filepath.Join(p.dir, "log"))
+	return fmt.Errorf("%s; its log ends with\n%s", how, log[max(0, len(log)-4096):])
 }

@@ -18,7 +18,7 @@ cd "$(dirname "$0")/.."
 
 mode=${1:-plugins} # plugins, go-only or checked-in
 [ $# = 0 ] || shift
-[ $# != 0 ] || set -- examples/plugins/* sdk/conformance/* sdk/conformance/calls/*
+[ $# != 0 ] || set -- examples/plugins/* sdk/conformance/* sdk/conformance/calls/* sdk/conformance/phase/*
 out=$PWD/bin/plugins
 scratch=$PWD/bin/guests
 mkdir -p "$out" "$scratch"
@@ -57,6 +57,30 @@ ts_toolchain() {
 	echo "$node assemblyscript $(sed -n 's/^ *"version": "\(.*\)",*/\1/p' "$asc/package.json")"
 }
 
+# rustmain and cmain are commands: plain programs for WASI, which use no SDK.
+wasi_target() {
+	for target in wasm32-wasip1 wasm32-wasi; do
+		[ ! -d "$("$1" --print sysroot)/lib/rustlib/$target/lib" ] || { echo $target && return; }
+	done
+	return 1
+}
+
+rustmain_toolchain() {
+	for rustc in "${RUSTC:-rustc}" /usr/bin/rustc; do
+		command -v "$rustc" >/dev/null && wasi_target "$rustc" >/dev/null || continue
+		echo "$rustc $("$rustc" --version | cut -d' ' -f1,2)"
+		return
+	done
+	return 1
+}
+
+cmain_toolchain() {
+	clang=$(first ${CLANG:-} clang-14 clang clang-19 clang-16) || return 1
+	printf '#include <stdio.h>\nint main(void) { return puts(""); }\n' | "$clang" --target=wasm32-wasi -x c -o "$scratch/probe.wasm" - 2>/dev/null || return 1
+	libc=$(dpkg-query -W -f '${Version}' wasi-libc 2>/dev/null || :)
+	echo "$clang $("$clang" --version | sed -n '1s/.*version \([0-9.]*\).*/clang \1/p')${libc:+ wasi-libc $libc}"
+}
+
 # toolchain caches the compiler of each language.
 toolchain() {
 	[ -f "$scratch/$1.toolchain" ] || "$1_toolchain" >"$scratch/$1.toolchain" || :
@@ -67,6 +91,8 @@ missing() {
 	case $1 in
 	rust) echo "no rustc with the target wasm32-unknown-unknown (Debian: rustc libstd-rust-dev-wasm32)" ;;
 	c) echo "no clang that makes WebAssembly (Debian: clang lld)" ;;
+	rustmain) echo "no rustc with the target wasm32-wasip1 (Debian: rustc libstd-rust-dev-wasm32)" ;;
+	cmain) echo "no clang with wasi-libc (Debian: clang lld wasi-libc libclang-rt-14-dev-wasm32)" ;;
 	ts) echo "no assemblyscript (npm ci --prefix sdk/assemblyscript)" ;;
 	esac
 }
@@ -99,6 +125,15 @@ compile() {
 	c)
 		"$compiler" --target=wasm32 -std=c11 -Wall -Wextra -O2 -mbulk-memory -ffreestanding -I sdk/c -c -o "$3.o" "$2" &&
 			"$compiler" --target=wasm32 -nostdlib -Wl,--no-entry,--gc-sections,--strip-all,--stack-first -o "$3" "$3.o" || return
+		rm -f "$3.o"
+		;;
+	rustmain)
+		"$compiler" --edition=2021 --target="$(wasi_target "$compiler")" -C opt-level=s -C panic=abort -C codegen-units=1 -C lto -C strip=symbols \
+			--remap-path-prefix="$PWD=." -o "$3" "$2" || return
+		;;
+	cmain)
+		"$compiler" --target=wasm32-wasi -std=gnu11 -Wall -Wextra -O2 -c -o "$3.o" "$2" &&
+			"$compiler" --target=wasm32-wasi -Wl,--gc-sections,--strip-all,--stack-first -o "$3" "$3.o" || return
 		rm -f "$3.o"
 		;;
 	ts)
@@ -184,6 +219,8 @@ for dir in "$@"; do
 	for source in "$dir"/*.rs "$dir"/*.c "$dir"/*.ts; do
 		case $source in
 		*'*'* | *_test.c) ;;
+		*/command-*.rs) other rustmain "$source" ;;
+		*/command-*.c) other cmain "$source" ;;
 		*.rs) other rust "$source" ;;
 		*.c) other c "$source" ;;
 		*.ts) other ts "$source" ;;

@@ -17,6 +17,10 @@ if [ -z "${PROMETHEUS_BIN:-}" ] && ! { command -v promtool && command -v prometh
 	echo "SKIPPED	the tests of alerts and dashboard: promtool and prometheus are not in PATH (Debian's package prometheus)"
 fi
 
+if [ ! -f pkg/plugins/js/engine/quickjs.wasm ]; then
+	echo "SKIPPED	the tests of JavaScript handlers: their engine is missing (make jsengine, which needs npm and its registry)"
+fi
+
 failed=
 for module in "$@"; do
 	echo "--- test $module"
@@ -24,6 +28,8 @@ for module in "$@"; do
 	# No race detector: it would compile Kubernetes again, for minutes, to test a few hundred lines.
 	# CGO_ENABLED=0 shares the build cache of bin/sandbox.
 	./sandbox) (cd "$module" && CGO_ENABLED=0 go test -shuffle=on -timeout 30m ./...) || failed="$failed $module" ;;
+	# No race detector: it would compile Sigstore and a registry again.
+	./keyless) (cd "$module" && CGO_ENABLED=0 go test -trimpath -shuffle=on -timeout 30m ./...) || failed="$failed $module" ;;
 	# The flags of the router's build, for the same reason. Go would take a cached result after a change
 	# of deploy/chart, which is outside of the module.
 	./hack/chart) (cd "$module" && CGO_ENABLED=0 go test -trimpath -count=1 -shuffle=on -timeout 30m ./...) || failed="$failed $module" ;;
@@ -33,7 +39,7 @@ for module in "$@"; do
 		# test/chaos waits for processes to start and end: the default of ten minutes is too short
 		# on a busy machine.
 		go test $race -shuffle=on -timeout 30m ./... || failed="$failed $module"
-		[ -z "$race" ] || CGO_ENABLED=0 go test -trimpath -shuffle=on -timeout 30m ./internal/expr ./pkg/filters ./pkg/index ./pkg/plugins/wasm ./test/sim || failed="$failed $module"
+		[ -z "$race" ] || CGO_ENABLED=0 go test -trimpath -shuffle=on -timeout 30m ./internal/expr ./pkg/filters ./pkg/index ./pkg/plugins/extism ./pkg/plugins/stdio ./pkg/plugins/wasm ./test/sim || failed="$failed $module"
 		;;
 	*) (cd "$module" && go test $race -shuffle=on -timeout 30m ./...) || failed="$failed $module" ;;
 	esac

@@ -19,13 +19,17 @@ import (
 
 // open makes a handler from the file of a module.
 func open(ctx context.Context, file, cache string) (plugins.Handler, *metrics.Metrics, error) {
-	text := fmt.Sprintf("module: %q\n", file)
+	return openKind(ctx, wasm.Kind(), fmt.Sprintf("module: %q\n", file), cache)
+}
+
+// openKind makes a handler of a kind from its configuration.
+func openKind(ctx context.Context, kind plugins.HandlerKind, text, cache string) (plugins.Handler, *metrics.Metrics, error) {
 	node, problems := config.ParseNode("config.yaml", []byte(text))
 	if len(problems) > 0 {
 		return nil, nil, problems
 	}
 	m := metrics.New()
-	h, err := wasm.Kind().Open(ctx, node, plugins.HandlerEnv{Env: plugins.Env{
+	h, err := kind.Open(ctx, node, plugins.HandlerEnv{Env: plugins.Env{
 		Name: "bench", Cluster: "bench", Metrics: m, KV: kv.New(timer.Real(), false), Log: slog.New(slog.DiscardHandler),
 	}, Workers: 1, Cache: cache})
 	return h, m, err

@@ -1,8 +1,9 @@
 // Command guests measures the cost of guests: a call of a handler beside a bare call, the metering
 // of instructions beside other ways to stop a guest, the time until an endless loop is stopped, the
-// time for which a hostile guest can stop the whole process, and the start of a guest.
+// time for which a hostile guest can stop the whole process, the start of a guest, and the same
+// handler in several kinds.
 //
-//	go -C bench run ./guests [-rounds ROUNDS] [-only calls|meters|loops|pauses|start]
+//	go -C bench run ./guests [-rounds ROUNDS] [-only calls|meters|loops|pauses|start|kinds]
 //
 // The contenders take turns, and the medians of the rounds are compared. The ratios are
 // significant: other load on the machine affects both sides.
@@ -24,11 +25,11 @@ import (
 var parts = []struct {
 	name string
 	run  func(ctx context.Context, dir string, rounds int) error
-}{{"calls", compareCalls}, {"meters", compareMeters}, {"loops", stopLoops}, {"pauses", comparePauses}, {"start", startGuests}}
+}{{"calls", compareCalls}, {"meters", compareMeters}, {"loops", stopLoops}, {"pauses", comparePauses}, {"start", startGuests}, {"kinds", compareKinds}}
 
 func main() {
 	rounds := flag.Int("rounds", 7, "how often to measure each")
-	only := flag.String("only", "", "measure this part alone: calls, meters, loops, pauses or start")
+	only := flag.String("only", "", "measure this part alone: calls, meters, loops, pauses, start or kinds")
 	flag.Parse()
 	if err := run(context.Background(), *only, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "guests:", err)

@@ -18,7 +18,8 @@ func checkCommand() cli.Command {
 		Summary: "Report every mistake of a configuration",
 		Description: `
 It needs no cluster and runs no plugin. With -connect it asks the cluster for its schemas and for the router's
-permissions, prints roles with the missing ones, and tries to reach the sinks.
+permissions, prints roles with the missing ones, and tries to reach the sinks. With a fleet it prints the permissions in
+NATS too, and compares them, the version, the limits and the existing streams of the servers with the needed ones.
 
 The comment # check: ok at the end of a line silences a warning about it.`,
 		Examples: []cli.Example{
@@ -54,6 +55,7 @@ type report struct {
 	OK       bool      `json:"ok"`
 	Problems []finding `json:"problems"`
 	Roles    string    `json:"roles,omitempty"` // of -connect
+	NATS     string    `json:"nats,omitempty"`  // of -connect
 }
 
 // finding is a problem or a warning.
@@ -111,13 +113,14 @@ func (r *report) add(found check.Findings) {
 		r.Problems = append(r.Problems, finding{p.File, p.Line, p.Column, p.Path, severity, p.Message})
 	}
 	r.Roles += found.Roles
+	r.NATS += found.NATS
 }
 
 func printFindings(s cli.Streams, path string, found check.Findings, ok bool) {
 	if all := slices.Concat(found.Problems, found.Warnings); len(all) > 0 {
 		fmt.Fprintln(s.Err, all.Quoted())
 	}
-	fmt.Fprint(s.Out, found.Roles)
+	fmt.Fprint(s.Out, found.Roles, found.NATS)
 	if ok && found.Roles == "" {
 		fmt.Fprintf(s.Out, "%s: ok\n", cli.ConfigName(path))
 	}

@@ -15,6 +15,7 @@ func program() *cli.Program {
 			Description: "The flags of router without a command are those of router run, as in router -config config.yaml.",
 			Commands: []cli.Command{
 				runCommand(),
+				workerCommand(),
 				initCommand(),
 				checkCommand(),
 				rbacCommand(),
@@ -27,6 +28,7 @@ func program() *cli.Program {
 				dlqCommand(),
 				resumeCommand(),
 				resyncCommand(),
+				promoteCommand(),
 				statecmd.Command(),
 				recordCommand(),
 				replayCommand(),

@@ -121,6 +121,7 @@ func (d *dlq) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.SayStandby()
 	if d.Output == "json" {
 		return d.PrintJSON(append([]api.Letter{}, letters...))
 	}
@@ -179,6 +180,7 @@ func (d *dlq) show(ctx context.Context) error {
 			return err
 		}
 	}
+	d.SayStandby()
 	return nil
 }
 

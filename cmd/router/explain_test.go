@@ -15,7 +15,7 @@ import (
 // twoPods has two pods on the node n1, on two pages.
 type twoPods struct{}
 
-func (twoPods) Sources(context.Context) []api.SourceInfo { return nil }
+func (twoPods) Sources(context.Context) ([]api.SourceInfo, error) { return nil, nil }
 
 func (twoPods) Query(_ context.Context, q api.Query) (api.Answer, error) {
 	switch {

@@ -174,6 +174,7 @@ func (g *get) sources(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	g.SayStandby()
 	switch g.Output {
 	case "json":
 		return g.PrintJSON(sources)
@@ -235,6 +236,7 @@ func (g *get) objects(ctx context.Context) error {
 			break
 		}
 	}
+	g.SayStandby()
 	g.warnAbsent(absent)
 	switch {
 	case p.Len() == 0 && g.named:

@@ -15,11 +15,11 @@ import (
 // shelf has two pods, on two pages, and records its last query.
 type shelf struct{ asked api.Query }
 
-func (*shelf) Sources(context.Context) []api.SourceInfo {
+func (*shelf) Sources(context.Context) ([]api.SourceInfo, error) {
 	return []api.SourceInfo{
 		{Name: "nodes", Resource: "v1/nodes", Cache: "full", Indexes: []string{"name"}, Objects: 2, Synced: true},
 		{Name: "pods", Resource: "v1/pods", Namespaces: []string{"a", "b"}, Cache: "full", Indexes: []string{"name", "byNode"}},
-	}
+	}, nil
 }
 
 func (s *shelf) Query(_ context.Context, q api.Query) (api.Answer, error) {

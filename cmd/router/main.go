@@ -24,8 +24,10 @@ import (
 	"github.com/deltarouter/deltarouter/internal/lines"
 	"github.com/deltarouter/deltarouter/internal/printable"
 	"github.com/deltarouter/deltarouter/internal/router"
+	"github.com/deltarouter/deltarouter/internal/router/worker"
 	buildversion "github.com/deltarouter/deltarouter/internal/version"
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
 // The linker sets these, see the Makefile and hack/release.
@@ -87,34 +89,70 @@ The router reloads the configuration when a file of it changes, and at SIGHUP. A
 			cli.PolicyFlags(f, &opts.Components.Policy)
 			return func(ctx context.Context, s cli.Streams, _ []string) error {
 				opts.Stdout, opts.Log = s.Raw, logging.New(s.Err)
-				return runRouter(ctx, opts, s)
+				return serve(ctx, opts.Log, s, func(reload <-chan os.Signal) error {
+					opts.Reload = reload
+					return router.Run(ctx, opts)
+				})
 			}
 		},
 	}
 }
 
-func runRouter(ctx context.Context, opts router.Options, s cli.Streams) error {
+// workerCommand runs a worker of a fleet.
+func workerCommand() cli.Command {
+	return cli.Command{
+		Name:    "worker",
+		Summary: "Run the handlers and sinks of routes with workers, for the leader of the fleet",
+		Description: `
+A worker watches no objects: it takes the deltas of routes with workers from NATS, see fleet in the configuration. It
+has the configuration of the leader, and handles a route as long as the leader has the same handler and sinks. SIGINT
+and SIGTERM make it finish the deltas in hand and hand its partitions over; a second signal ends it at once.`,
+		Examples: []cli.Example{
+			{Line: "router worker -config config.yaml", Text: "run a worker of the fleet of a configuration"},
+			{Line: "router worker -config config.yaml -probes :8082", Text: "beside a router on the same machine"},
+		},
+		Setup: func(f *cli.Flags) cli.Run {
+			opts := worker.Options{Version: version, Components: components()}
+			var logging cli.Logging
+			f.ConfigVar(&opts.Config, "the configuration")
+			logging.AddFlags(f, slog.LevelInfo)
+			f.DurationVar(&opts.DrainTimeout, "drain-timeout", drainTimeout, "`DURATION` how long to finish deltas in hand when stopping")
+			f.StringVar(&opts.Probes, "probes", "", "`ADDRESS` of the probes and metrics, instead of listen.probes")
+			cli.PolicyFlags(f, &opts.Components.Policy)
+			return func(ctx context.Context, s cli.Streams, _ []string) error {
+				opts.Stdout, opts.Log = s.Raw, logging.New(s.Err)
+				defer informer.QuietKlog(opts.Log)()
+				return serve(ctx, opts.Log, s, func(reload <-chan os.Signal) error {
+					opts.Reload = reload
+					return worker.Run(ctx, opts)
+				})
+			}
+		},
+	}
+}
+
+// serve runs a router or a worker. SIGHUP makes it read its configuration again.
+func serve(ctx context.Context, log *slog.Logger, s cli.Streams, run func(reload <-chan os.Signal) error) error {
 	if e, ok := s.Err.(*printable.Escaper); ok && e.Unwrap() == io.Writer(os.Stderr) {
-		end, err := lines.LogStderr(ctx, opts.Log)
+		end, err := lines.LogStderr(ctx, log)
 		if err != nil {
 			return fmt.Errorf("standard error cannot be logged: %w", err)
 		}
 		defer end()
 	}
 	if err := cli.ProtectMemory(); err != nil {
-		opts.Log.Warn("other processes of this user may read the router's memory", "err", err)
+		log.Warn("other processes of this user may read the router's memory", "err", err)
 	}
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
-	opts.Reload = reload
-	err := router.Run(ctx, opts)
+	err := run(reload)
 	var problems config.Problems
 	switch {
 	case errors.As(err, &problems):
 		return problems
 	case err != nil:
-		opts.Log.Error("stopped", "err", err)
+		log.Error("stopped", "err", err)
 		return cli.Exit(cli.CodeFailed)
 	}
 	return nil

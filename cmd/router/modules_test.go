@@ -80,7 +80,7 @@ func TestCheckModules(t *testing.T) {
 		want   string
 	}{
 		{"one that works", working(), "", cli.CodeOK, ""},
-		{"no file", nil, "", cli.CodeUsage, "config.yaml:4:31: handlers.h.wasm.module: module guest.wasm cannot be read: there is no such file or folder: build it, or correct the path"},
+		{"no file", nil, "", cli.CodeUsage, "config.yaml:4:31: handlers.h.wasm.module: module guest.wasm: there is no such file or folder: build it, or correct the path"},
 		{"not WebAssembly", []byte("#!/bin/sh\n"), "", cli.CodeUsage, "handlers.h.wasm.module: module guest.wasm: not a WebAssembly module"},
 		{"damaged", working()[:60], "", cli.CodeUsage, "it cannot be compiled"},
 		{"another ABI", guest(false, []byte{0x41, 2}, "other", ""), "", cli.CodeUsage, "it speaks version 2 of the ABI rtr_v1"},

@@ -25,8 +25,8 @@ const hostile = "a\x1b[2J\u009b31m\nnodes   v1/nodes\t\r\u202egnp.exe"
 // names answers with hostile names.
 type names struct{ api.DeadLetters }
 
-func (names) Sources(context.Context) []api.SourceInfo {
-	return []api.SourceInfo{{Name: "roles", Resource: hostile}}
+func (names) Sources(context.Context) ([]api.SourceInfo, error) {
+	return []api.SourceInfo{{Name: "roles", Resource: hostile}}, nil
 }
 
 func (names) Query(context.Context, api.Query) (api.Answer, error) {

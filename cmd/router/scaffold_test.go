@@ -43,7 +43,7 @@ func TestInitArguments(t *testing.T) {
 		{"plugin", cli.CodeUsage, "", "router plugin COMMAND"},
 		{"plugin new", cli.CodeUsage, "", "name the folder of the handler"},
 		{"plugin new a b", cli.CodeUsage, "", "name the folder of the handler"},
-		{"plugin new -lang perl a", cli.CodeUsage, "", "assemblyscript, c, go or rust"},
+		{"plugin new -lang perl a", cli.CodeUsage, "", "assemblyscript, c, go, javascript or rust"},
 		{"plugin new A", cli.CodeUsage, "", "lower-case letters"},
 		{"plugin new -lang c a/b", cli.CodeOK, "    cd a/b ", ""},
 		{"plugin new -lang c a/b", cli.CodeUsage, "", "exists already"},
@@ -60,7 +60,7 @@ func TestPluginNew(t *testing.T) {
 	for _, lang := range scaffold.Languages() {
 		t.Run(lang, func(t *testing.T) {
 			t.Chdir(t.TempDir())
-			toolchain(t, root, lang)
+			needToolchain(t, root, lang)
 			checkRun(t, []string{"plugin", "new", "-lang", lang, "pod-phase"}, cli.CodeOK, "    cd pod-phase ", "")
 			t.Chdir("pod-phase")
 			readme := mustRead(t, "README.md")
@@ -70,20 +70,31 @@ func TestPluginNew(t *testing.T) {
 				linkModules(t, root)
 				build = strings.TrimPrefix(build, "npm install && ")
 			}
-			shell(t, build)
+			if lang == "javascript" { // its build is this command
+				checkRun(t, []string{"check", "-strict"}, cli.CodeOK, "config.yaml: ok", "")
+			} else {
+				shell(t, build)
+			}
 			if lang == "c" { // the configuration is the same for all, and compiling a large module again takes long
 				checkRun(t, []string{"check", "-strict"}, cli.CodeOK, "config.yaml: ok", "")
 			}
 			checkRun(t, []string{"test"}, cli.CodeOK, "ok   config_test.yaml 1 case ", "")
-			if lang == "go" {
+			switch lang {
+			case "go":
 				shell(t, "go test .")
+			case "c", "rust", "assemblyscript": // Go's module takes long to compile again
+				must.Succeed(t, os.Remove("pod-phase.wasm"))
+				checkRun(t, []string{"plugin", "test"}, cli.CodeOK, "built pod-phase.wasm: ", "")
+			case "javascript":
+				checkRun(t, []string{"plugin", "build"}, cli.CodeUsage, "", "JavaScript is not built: router check reports its mistakes")
+				checkRun(t, []string{"plugin", "test"}, cli.CodeOK, "ok   config_test.yaml 1 case ", "")
 			}
 		})
 	}
 }
 
-// toolchain skips the test if the compiler of a language is not here, as hack/guests.sh does.
-func toolchain(t *testing.T, root, lang string) {
+// needToolchain skips the test if the compiler of a language is not here, as hack/guests.sh does.
+func needToolchain(t *testing.T, root, lang string) {
 	t.Helper()
 	switch lang {
 	case "c":
@@ -103,6 +114,10 @@ func toolchain(t *testing.T, root, lang string) {
 			}
 		}
 		t.Skip("no rustc with the target wasm32-unknown-unknown (Debian: rustc libstd-rust-dev-wasm32)")
+	case "javascript":
+		if _, err := os.Stat(filepath.Join(root, "pkg/plugins/js/engine/quickjs.wasm")); err != nil {
+			t.Skip("no JavaScript engine (make jsengine)")
+		}
 	case "assemblyscript":
 		if _, err := exec.LookPath("npm"); err != nil {
 			t.Skip("no npm")
@@ -124,6 +139,16 @@ func linkModules(t *testing.T, root string) {
 	} {
 		must.Succeed(t, os.Symlink(target, link))
 	}
+}
+
+// TestJavaScriptExample runs the cases of the example in JavaScript.
+func TestJavaScriptExample(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	must.Succeed(t, err)
+	needToolchain(t, root, "javascript")
+	t.Chdir(filepath.Join(root, "examples/plugins/image-tags"))
+	checkRun(t, []string{"check", "-strict"}, cli.CodeOK, "config.yaml: ok", "")
+	checkRun(t, []string{"test"}, cli.CodeOK, "ok   config_test.yaml 3 cases ", "")
 }
 
 func shell(t *testing.T, command string) {

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"text/tabwriter"
+	"time"
 
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
@@ -15,8 +18,8 @@ func statusCommand() cli.Command {
 		Name:    "status",
 		Summary: "Show the failing checks and the backlog of the running router",
 		Description: `
-It shows how many deltas are pending at each route, the digest of the program of each handler, and each check that
-fails, with the reason. It exits with 1 if the router is not ready.`,
+It shows how many deltas are pending at each route, the digest of the program of each handler, the members of the
+fleet, and each check that fails, with the reason. It exits with 1 if the router is not ready.`,
 		Examples: []cli.Example{
 			{Line: "router status", Text: "the router of config.yaml"},
 			{Line: "router status -in ops/deltarouter-0", Text: "the router in a pod of a cluster, with the kubeconfig of kubectl"},
@@ -67,7 +70,13 @@ func printStatus(r *cli.Remote, s *api.Status) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if err := printWorkers(r, s.Routes); err != nil {
+		return err
+	}
 	if err := printNamespaces(r, s.Sources); err != nil {
+		return err
+	}
+	if err := printFleet(r.Out, s.Fleet); err != nil {
 		return err
 	}
 	fmt.Fprintln(r.Out)
@@ -98,6 +107,107 @@ func printNamespaces(r *cli.Remote, sources []api.SourceStatus) error {
 		}
 		begun = true
 		cli.Printf(w, "%s\t%d\n", s.Name, *s.Namespaces)
+	}
+	return w.Flush()
+}
+
+// promoteTimeout bounds the wait for the end of a promotion.
+const promoteTimeout = 2 * time.Minute
+
+// promoteCommand makes a standby of a fleet the leader.
+func promoteCommand() cli.Command {
+	return cli.Command{
+		Name:    "promote",
+		Summary: "Make a standby of a fleet the leader",
+		Description: `
+The command is for the standby that is to lead, so name its address or pod. It asks the present leader to hand over,
+and waits until the standby leads. The leader ends its deliveries, publishes its last checkpoint and becomes a standby:
+nothing is lost and nothing is delivered twice. It waits while NATS lacks checkpoints of the leader.`,
+		Examples: []cli.Example{{Line: "router promote -in ops/deltarouter-1", Text: "make the router in this pod the leader"}},
+		Setup: func(f *cli.Flags) cli.Run {
+			r := &cli.Remote{}
+			r.AddAddress(f)
+			return func(ctx context.Context, s cli.Streams, args []string) error {
+				if len(args) > 0 {
+					return cli.Mistakef("unexpected argument %q", args[0])
+				}
+				if err := r.Connect(ctx); err != nil {
+					return err
+				}
+				return promote(ctx, s, r.Client)
+			}
+		},
+	}
+}
+
+func promote(ctx context.Context, s cli.Streams, client *api.Client) error {
+	if err := client.Promote(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, promoteTimeout)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		// The API of the router is closed for a moment in between.
+		if status, err := client.Status(ctx); err == nil && status.Fleet != nil && status.Fleet.Role == "leader" {
+			cli.Printf(s.Out, "%s leads\n", status.Fleet.Member)
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.New("the leader was asked, and has not handed over yet: router status of the leader may show why")
+		}
+	}
+}
+
+// printFleet prints the members of the fleet.
+func printFleet(out io.Writer, f *api.FleetStatus) error {
+	if f == nil {
+		return nil
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "\nMEMBER\tROLE\tBEHIND\tSINCE\tVERSION\tCONFIG")
+	for i := range f.Members {
+		m := &f.Members[i]
+		name, behind, since := m.Name, "-", "-"
+		if m.Name == f.Member {
+			name += " *" // this process
+		}
+		if m.Behind != nil {
+			behind = fmt.Sprintf("%.1fs", *m.Behind)
+		}
+		if !m.Since.IsZero() {
+			since = m.Since.UTC().Format(time.RFC3339)
+		}
+		config := m.Config
+		if len(config) > 12 {
+			config = config[:12]
+		}
+		cli.Printf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name, m.Role, behind, since, dash(m.Version), dash(config))
+	}
+	return w.Flush()
+}
+
+// printWorkers prints the routes whose deltas go to the workers of the fleet.
+func printWorkers(r *cli.Remote, routes []api.RouteStatus) error {
+	w := tabwriter.NewWriter(r.Out, 0, 0, 2, ' ', 0)
+	begun := false
+	for i := range routes {
+		of := routes[i].Workers
+		if of == nil {
+			continue
+		}
+		if !begun {
+			fmt.Fprintln(w, "\nROUTE\tPARTITIONS\tWAIT FOR WORKERS")
+		}
+		begun = true
+		waiting := "unknown"
+		if of.Waiting != nil {
+			waiting = fmt.Sprint(*of.Waiting)
+		}
+		cli.Printf(w, "%s\t%d\t%s\n", routes[i].Name, of.Partitions, waiting)
 	}
 	return w.Flush()
 }

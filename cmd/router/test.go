@@ -28,7 +28,7 @@ how to write cases.`,
 			{Line: "router test -run crash -v config_test.yaml", Text: "the cases of a file whose names contain crash, with the log"},
 		},
 		Setup: func(f *cli.Flags) cli.Run {
-			opts := cases.Options{Components: components(), Log: slog.New(slog.DiscardHandler)}
+			opts := casesOptions()
 			f.Func("run", "`REGEXP` only the cases whose names match", func(text string) (err error) {
 				opts.Run, err = regexp.Compile(text)
 				var wrong *syntax.Error
@@ -41,7 +41,7 @@ how to write cases.`,
 			cli.PolicyFlags(f, &opts.Components.Policy)
 			f.BoolVar(&opts.Update, "update", false, "write the actual results into the files")
 			f.BoolVar(&opts.Verbose, "v", false, "name every case, and show the log of the router and its handlers")
-			f.DurationVar(&opts.Timeout, "timeout", 30*time.Second, "`DURATION` the longest time of one case")
+			f.DurationVar(&opts.Timeout, "timeout", caseTimeout, "`DURATION` the longest time of one case")
 			return func(ctx context.Context, s cli.Streams, args []string) error {
 				s, progress := startProgress(s, "test")
 				defer progress.Stop()
@@ -57,6 +57,14 @@ how to write cases.`,
 			}
 		},
 	}
+}
+
+// caseTimeout is the longest time of one case.
+const caseTimeout = 30 * time.Second
+
+// casesOptions returns the options without flags.
+func casesOptions() cases.Options {
+	return cases.Options{Components: components(), Log: slog.New(slog.DiscardHandler), Timeout: caseTimeout}
 }
 
 // schemasVar declares -schemas.

@@ -28,7 +28,7 @@ const namespace = "chart-release"
 func sets(t *testing.T) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.values.yaml")
-	if err != nil || len(files) < 6 {
+	if err != nil || len(files) < 7 {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
@@ -134,6 +134,11 @@ func TestMistakes(t *testing.T) {
 		{"key of the configuration", strings.Replace(config, "resource", "resourse", 1), "/config/sources/p"},
 		{"another port of the API", "access: {enabled: true, tlsSecret: a}\n" + strings.Replace(config, "{", `{listen: {api: ":80"}, `, 1), "leave config.listen.api out"},
 		{"access without a certificate", "access: {enabled: true}\n" + config, "set access.tlsSecret to the name of a Secret"},
+		{"a fleet of values only", config + "fleet: {enabled: true}", "config.fleet and fleet.enabled belong together"},
+		{"a fleet of config only", strings.Replace(config, "{", "{fleet: {name: f, nats: {servers: [nats://n:4222]}}, ", 1), "config.fleet and fleet.enabled belong together"},
+		{"workers without a fleet", config + "workers: {enabled: true}", "workers need a fleet"},
+		{"a key without its Secret", config + "fleet: {credsKey: a}", "set fleet.natsSecret to the name of the Secret"},
+		{"a lock beside an existing ConfigMap", "existingConfigMap: c\nmodules: {lock: a}", "add the key plugins.lock to existingConfigMap"},
 		{"another port", strings.Replace(config, "{", `{listen: {probes: ":80"}, `, 1), "leave config.listen.probes out"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

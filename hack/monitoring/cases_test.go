@@ -112,6 +112,19 @@ var alertCases = map[string]alertCase{
 		description: "The state file has 80.1% of the size that state.maxSize allows. At 100 % new deltas wait.",
 		quiet:       series{`deltarouter_state_file_bytes`: "800+0x60", `deltarouter_state_file_limit_bytes`: "1000+0x60"},
 	},
+	"DeltarouterFleetNATS": {
+		fires: series{`deltarouter_fleet_nats_problems`: "2+0x30"}, early: "4m", at: "5m",
+		summary:     "NATS is not as the fleet needs it.",
+		description: "The leader has found 2 faults of NATS for over 5 minutes. Deltas for workers wait on its disk, or standbys fall behind.",
+		quiet:       series{`deltarouter_fleet_nats_problems`: "0+0x60"},
+	},
+	"DeltarouterFleetStranded": {
+		fires: series{`deltarouter_fleet_stranded_deltas{route="alerts"}`: "3+0x30"}, early: "0m", at: "1m",
+		labels:      map[string]string{"route": "alerts"},
+		summary:     "Deltas of route alerts have no workers.",
+		description: "3 deltas of route alerts wait for workers, which the configuration does not give it any more.",
+		quiet:       series{`deltarouter_fleet_stranded_deltas{route="alerts"}`: "0+0x60"},
+	},
 	"DeltarouterGuestAtLimit": {
 		fires: series{`deltarouter_guests_ended_total{handler="alert", reason="fuel"}`: "0+1x30"}, at: "20m",
 		labels:      map[string]string{"handler": "alert", "reason": "fuel"},

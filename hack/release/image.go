@@ -41,7 +41,7 @@ func (s source) writeImage(out string, platforms []platform, routers map[platfor
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	index = mutate.Annotations(index, s.labels()).(v1.ImageIndex)
 	for _, p := range platforms {
-		entries, err := rootfs(routers[p])
+		entries, err := s.rootfs(routers[p])
 		if err != nil {
 			return err
 		}

@@ -102,6 +102,10 @@ drwxr-xr-x 0:0 usr/
 drwxr-xr-x 0:0 usr/local/
 drwxr-xr-x 0:0 usr/local/bin/
 -rwxr-xr-x 0:0 usr/local/bin/router
+drwxr-xr-x 0:0 usr/local/share/
+drwxr-xr-x 0:0 usr/local/share/licenses/
+drwxr-xr-x 0:0 usr/local/share/licenses/deltarouter/
+-rw-r--r-- 0:0 usr/local/share/licenses/deltarouter/javascript-engine.txt
 drwxr-xr-x 0:0 var/
 drwxr-xr-x 0:0 var/lib/
 drwx------ 65532:65532 var/lib/deltarouter/
@@ -148,6 +152,12 @@ func checkFile(t *testing.T, name string, data []byte) {
 				t.Error("the router is not a static program")
 			}
 		}
+	case licensesPath + "/javascript-engine.txt":
+		for _, part := range []string{"---- quickjs-wasi ----", "---- QuickJS-NG ----", "---- musl, a part of wasi-libc (MIT) ----"} {
+			if !strings.Contains(string(data), part) {
+				t.Errorf("%s has no %q", name, part)
+			}
+		}
 	case certificatesPath:
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(data) || strings.Count(string(data), "BEGIN") < 100 || !strings.Contains(string(data), "# CN=ISRG Root X1,") {
@@ -191,7 +201,7 @@ func TestDockerfile(t *testing.T) {
 			want = append(want, "FROM --platform=$BUILDPLATFORM golang:"+version+" AS build")
 		}
 	}
-	entries, err := rootfs(nil)
+	entries, err := source{root: "../.."}.rootfs(nil)
 	succeed(t, err)
 	for _, e := range entries {
 		if !strings.Contains(e.name, "/") && e.name != "var" {

@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"debug/buildinfo"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"os/exec"
@@ -49,6 +51,11 @@ func (s source) bill(p platform, router []byte, modules *debug.BuildInfo) ([]byt
 		}
 		components = append(components, library(m.Path, m.Version))
 	}
+	engine, err := s.engine()
+	if err != nil {
+		return nil, err
+	}
+	components = append(components, engine...)
 	refs := make([]string, len(components))
 	for i := range components {
 		refs[i] = components[i].BOMRef
@@ -65,6 +72,31 @@ func (s source) bill(p platform, router []byte, modules *debug.BuildInfo) ([]byt
 func library(path, version string) cdx.Component {
 	purl := "pkg:golang/" + path + "@" + url.QueryEscape(version)
 	return cdx.Component{BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: purl}
+}
+
+// The JavaScript engine, which is part of a router that was built where it was.
+const (
+	engineFolder  = "pkg/plugins/js/engine"
+	enginePackage = "quickjs-wasi" // of npm
+	engineVersion = "3.6.2"        // also in hack/jsengine.sh
+)
+
+// engine returns the JavaScript engine as a component, or nothing if the checkout has none.
+func (s source) engine() ([]cdx.Component, error) {
+	content, err := os.ReadFile(filepath.Join(s.root, engineFolder, "quickjs.wasm"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the JavaScript engine: %w", err)
+	}
+	purl := "pkg:npm/" + enginePackage + "@" + engineVersion
+	return []cdx.Component{{
+		BOMRef: purl, Type: cdx.ComponentTypeLibrary, Name: enginePackage, Version: engineVersion, PackageURL: purl,
+		Description: "quickjs.wasm: QuickJS-NG for WASI",
+		Hashes:      &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: fmt.Sprintf("%x", sha256.Sum256(content))}},
+		Licenses:    &cdx.Licenses{{License: &cdx.License{ID: "MIT"}}},
+	}}, nil
 }
 
 // licenses returns the licences of Go and of all modules of a binary as one text.
@@ -93,6 +125,9 @@ func (s source) licenses(ctx context.Context, modules *debug.BuildInfo) ([]byte,
 		if err := addLicense(&out, m.Path+" "+m.Version, folders[i]); err != nil {
 			return nil, err
 		}
+	}
+	if err := addLicense(&out, "The JavaScript engine", filepath.Join(s.root, engineFolder)); err != nil {
+		return nil, err
 	}
 	return out.Bytes(), nil
 }

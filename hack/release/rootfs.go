@@ -22,6 +22,7 @@ const (
 	routerPath       = "usr/local/bin/router"
 	certificatesPath = "etc/ssl/certs/ca-certificates.crt"
 	configPath       = "etc/deltarouter/config.yaml" // the user mounts it
+	licensesPath     = "usr/local/share/licenses/deltarouter"
 	statePath        = "var/lib/deltarouter"
 )
 
@@ -34,11 +35,15 @@ type entry struct {
 }
 
 // rootfs returns all files of the image, parents first. Time zones are in the router itself
-// (time/tzdata).
-func rootfs(router []byte) ([]entry, error) {
+// (time/tzdata). The JavaScript engine is in the router, its licences are a file of their own.
+func (s source) rootfs(router []byte) ([]entry, error) {
 	certificates, err := certificatesPEM()
 	if err != nil {
 		return nil, err
+	}
+	engine, err := os.ReadFile(filepath.Join(s.root, engineFolder, "LICENSES.txt"))
+	if err != nil {
+		return nil, fmt.Errorf("the licences of the JavaScript engine: %w", err)
 	}
 	return []entry{
 		{name: "etc", mode: 0o755},
@@ -51,6 +56,10 @@ func rootfs(router []byte) ([]entry, error) {
 		{name: "usr/local", mode: 0o755},
 		{name: "usr/local/bin", mode: 0o755},
 		{name: routerPath, mode: 0o755, content: router},
+		{name: "usr/local/share", mode: 0o755},
+		{name: "usr/local/share/licenses", mode: 0o755},
+		{name: licensesPath, mode: 0o755},
+		{name: licensesPath + "/javascript-engine.txt", mode: 0o644, content: engine},
 		{name: "var", mode: 0o755},
 		{name: "var/lib", mode: 0o755},
 		{name: statePath, mode: 0o700, owner: user},
@@ -93,7 +102,7 @@ func files(ctx context.Context, o options, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	entries, err := rootfs(routers[o.platforms[0]])
+	entries, err := s.rootfs(routers[o.platforms[0]])
 	if err != nil {
 		return err
 	}

@@ -13,42 +13,15 @@ import (
 	"sync"
 
 	"github.com/deltarouter/deltarouter/internal/printable"
+	"github.com/deltarouter/deltarouter/pkg/authz"
 )
-
-// Right is a permission of a user in the cluster.
-type Right struct {
-	Verb      string // get, list, watch, create
-	Group     string
-	Resource  string // empty: see Path
-	Namespace string // empty: all, or the resource has none
-	Name      string // empty: all objects
-	Path      string // a path instead of a resource, as in /deltarouter/v1/status
-}
-
-// String describes the right, as in: list secrets in namespace ops.
-func (r Right) String() string {
-	if r.Resource == "" {
-		return r.Verb + " " + r.Path
-	}
-	text := r.Verb + " " + r.Resource
-	if r.Group != "" {
-		text += "." + r.Group
-	}
-	if r.Name != "" {
-		text += fmt.Sprintf(" %q", r.Name)
-	}
-	if r.Namespace == "" {
-		return text + " in all namespaces"
-	}
-	return fmt.Sprintf("%s in namespace %q", text, r.Namespace)
-}
 
 // Error is the reason why a request is not permitted, with its HTTP status.
 type Error struct {
 	Status  int
 	Message string
 	// Denied is the right that the user does not have; the zero value for other reasons
-	Denied Right
+	Denied authz.Right
 }
 
 // Error is the message.
@@ -104,7 +77,7 @@ func From(ctx context.Context) *Caller {
 }
 
 // Check returns an [Error] unless the caller of the context has all rights.
-func Check(ctx context.Context, rights ...Right) error {
+func Check(ctx context.Context, rights ...authz.Right) error {
 	c := From(ctx)
 	if c == nil {
 		return nil
@@ -114,7 +87,7 @@ func Check(ctx context.Context, rights ...Right) error {
 
 // Has reports whether the caller of the context has all rights. The error says that the API server
 // gave no answer.
-func Has(ctx context.Context, rights ...Right) (bool, error) {
+func Has(ctx context.Context, rights ...authz.Right) (bool, error) {
 	c := From(ctx)
 	if c == nil {
 		return true, nil
@@ -136,10 +109,10 @@ type Caller struct {
 	identify func(ctx context.Context, fresh bool) (User, error)
 
 	mu      sync.Mutex
-	checked []Right // the rights that the request needs, all granted
+	checked []authz.Right // the rights that the request needs, all granted
 }
 
-func (c *Caller) check(ctx context.Context, rights []Right) error {
+func (c *Caller) check(ctx context.Context, rights []authz.Right) error {
 	for _, right := range rights {
 		if err := c.reviewer.permit(ctx, c.User, right, false); err != nil {
 			return err
@@ -152,7 +125,7 @@ func (c *Caller) check(ctx context.Context, rights []Right) error {
 }
 
 // permit returns an error unless a user has a right.
-func (r *Reviewer) permit(ctx context.Context, user User, right Right, fresh bool) error {
+func (r *Reviewer) permit(ctx context.Context, user User, right authz.Right, fresh bool) error {
 	has, err := r.allowed(ctx, user, right, fresh)
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/access"
 	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/authz"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -86,11 +87,11 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewDecoder(r.Body).Decode(&review) // an empty review fails the checks below
 		c.asked[review.Kind]++
 		c.last = review.Spec
-		var asked access.Right
+		var asked authz.Right
 		if a := review.Spec.ResourceAttributes; a != nil {
-			asked = access.Right{Verb: a.Verb, Group: a.Group, Resource: a.Resource, Namespace: a.Namespace, Name: a.Name}
+			asked = authz.Right{Verb: a.Verb, Group: a.Group, Resource: a.Resource, Namespace: a.Namespace, Name: a.Name}
 		} else {
-			asked = access.Right{Verb: review.Spec.NonResourceAttributes.Verb, Path: review.Spec.NonResourceAttributes.Path}
+			asked = authz.Right{Verb: review.Spec.NonResourceAttributes.Verb, Path: review.Spec.NonResourceAttributes.Path}
 		}
 		review.Status.Allowed = slices.Contains(c.rights[review.Spec.User], asked.String())
 		answer = review
@@ -135,7 +136,7 @@ func statusOf(err error) int {
 	return 0
 }
 
-var listPods = access.Right{Verb: "list", Resource: "pods", Namespace: "ops"}
+var listPods = authz.Right{Verb: "list", Resource: "pods", Namespace: "ops"}
 
 func TestIdentify(t *testing.T) {
 	c := newCluster(t, nil)
@@ -181,7 +182,7 @@ func TestCheck(t *testing.T) {
 		t.Error("the denial was not kept")
 	}
 	c.clock.Advance(c.clock.Now().Add(31 * time.Second))
-	must.Report(t, access.Check(ctx, listPods, access.Right{Verb: "get", Path: "/metrics"}))
+	must.Report(t, access.Check(ctx, listPods, authz.Right{Verb: "get", Path: "/metrics"}))
 	c.change(func() { delete(c.rights, "ann") })
 	asked := c.count("SubjectAccessReview")
 	c.clock.Advance(c.clock.Now().Add(4 * time.Minute))
@@ -279,6 +280,42 @@ func TestFlood(t *testing.T) {
 	c.identify(t, "token-ann")
 	c.identify(t, "token-bob") // of another address
 }
+
+// TestFloodOfAll shows that users who were accepted before still are while many addresses use up
+// the requests for unknown tokens, also from an address that is busy itself; and that a token which
+// is not accepted any more has no such advantage.
+func TestFloodOfAll(t *testing.T) {
+	// Guarantee: api-access
+	c := newCluster(t, nil)
+	c.identify(t, "token-ann")
+	c.identify(t, "token-old")
+	c.change(func() { c.gone = []string{"token-old"} })
+	flood := func() {
+		for i := range 1000 {
+			_, _ = c.reviewer.Identify(requestOf(fmt.Sprintf("Bearer wrong-%d", i), fmt.Sprintf("10.0.1.%d:1", i%10))) // refused
+		}
+	}
+	c.clock.Advance(c.clock.Now().Add(5 * time.Minute)) // the cache has forgotten the tokens
+	flood()
+	from := "10.0.1.1:1"
+	if _, err := c.reviewer.Identify(requestOf("Bearer token-ann", from)); err != nil {
+		t.Errorf("a user who was accepted before: %v", err)
+	}
+	if _, err := c.reviewer.Identify(requestOf("Bearer token-bob", from)); statusOf(err) != http.StatusTooManyRequests {
+		t.Errorf("a new user: %v", err)
+	}
+	if _, err := c.reviewer.Identify(requestOf("Bearer token-old", from)); statusOf(err) != http.StatusUnauthorized {
+		t.Errorf("a token that has expired: %v", err)
+	}
+	c.clock.Advance(c.clock.Now().Add(unknownTokens))
+	flood()
+	if _, err := c.reviewer.Identify(requestOf("Bearer token-old", from)); statusOf(err) != http.StatusTooManyRequests {
+		t.Errorf("a token that has expired, the second time: %v", err)
+	}
+}
+
+// unknownTokens is longer than the time for which an unknown token is kept.
+const unknownTokens = time.Minute
 
 // TestCertificates shows which client certificates are accepted, and as whom.
 func TestCertificates(t *testing.T) {

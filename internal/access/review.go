@@ -141,11 +141,17 @@ type paces struct {
 	senders   *cache.LRUExpireCache // a *rate.Limiter by address
 	users     *cache.LRUExpireCache // a *rate.Limiter by user
 	allTokens *rate.Limiter
+	// accepted has the hashes of tokens that were accepted a while ago, and acceptedTokens bounds
+	// the requests for them: unknown tokens must not lock out the users of these.
+	accepted       *cache.LRUExpireCache
+	acceptedTokens *rate.Limiter
 }
 
-func newPaces() *paces {
+func newPaces(now func() time.Time) *paces {
 	return &paces{
-		senders: cache.NewLRUExpireCache(maxSenders), users: cache.NewLRUExpireCache(maxSenders),
+		accepted:       cache.NewLRUExpireCacheWithClock(maxTokens, clock(now)),
+		acceptedTokens: rate.NewLimiter(allTokensPerSecond, allTokensAtOnce),
+		senders:        cache.NewLRUExpireCache(maxSenders), users: cache.NewLRUExpireCache(maxSenders),
 		allTokens: rate.NewLimiter(allTokensPerSecond, allTokensAtOnce),
 	}
 }
@@ -162,9 +168,21 @@ func (p *paces) of(all *cache.LRUExpireCache, client string, perSecond rate.Limi
 	return limit.(*rate.Limiter)
 }
 
-// mayReview reports whether a client may cause a request for an unknown token now.
-func (p *paces) mayReview(sender string, now time.Time) bool {
+// mayReview reports whether a client may cause a request for a token now. Its hash is key.
+func (p *paces) mayReview(key, sender string, now time.Time) bool {
+	if _, ok := p.accepted.Get(key); ok && p.acceptedTokens.AllowN(now, 1) {
+		return true
+	}
 	return p.of(p.senders, sender, tokensPerSecond, tokensAtOnce).AllowN(now, 1) && p.allTokens.AllowN(now, 1)
+}
+
+// reviewed remembers whether a token was accepted.
+func (p *paces) reviewed(key string, ok bool) {
+	if ok {
+		p.accepted.Add(key, struct{}{}, acceptedToken)
+	} else {
+		p.accepted.Remove(key)
+	}
 }
 
 // errBusy is the reason of a question that is not asked.

@@ -14,6 +14,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"github.com/deltarouter/deltarouter/pkg/authz"
 )
 
 // The times for which answers are kept, like those of kube-rbac-proxy. A stream does not use them,
@@ -23,6 +25,8 @@ const (
 	unknownToken = 10 * time.Second
 	granted      = 5 * time.Minute
 	refused      = 30 * time.Second
+	// acceptedToken is the time for which requests for an accepted token have a rate of their own.
+	acceptedToken = 24 * time.Hour
 )
 
 // The bounds of the memory and of the requests to the API server.
@@ -33,7 +37,7 @@ const (
 	timeout    = 10 * time.Second
 	maxAnswer  = 1 << 20
 	maxSenders = 1024 // with a rate of their own
-	// requests for unknown tokens: of one address, and of all
+	// requests for unknown tokens: of one address, and of all; as many for accepted ones
 	tokensPerSecond, tokensAtOnce       = 5, 20
 	allTokensPerSecond, allTokensAtOnce = 20, 100
 	// requests for the rights of one user; more wait
@@ -63,7 +67,7 @@ type Reviewer struct {
 // New makes a Reviewer.
 func New(cfg Config) *Reviewer {
 	r := &Reviewer{
-		cfg: cfg, slots: make(chan struct{}, atOnce), pace: newPaces(),
+		cfg: cfg, slots: make(chan struct{}, atOnce), pace: newPaces(cfg.Now),
 		tokens: newMemory[User](cfg.Now, maxTokens, knownToken, unknownToken),
 		rights: newMemory[struct{}](cfg.Now, maxRights, granted, refused),
 	}
@@ -150,7 +154,7 @@ func (r *Reviewer) certified(certs []*x509.Certificate) (User, error) {
 func (r *Reviewer) userOf(ctx context.Context, token, sender string, fresh bool) (User, error) {
 	key := r.hash("token", token)
 	user, ok, err := r.tokens.get(ctx, key, fresh, func(ctx context.Context) (User, bool, error) {
-		if !fresh && !r.pace.mayReview(sender, r.cfg.Now()) {
+		if !fresh && !r.pace.mayReview(key, sender, r.cfg.Now()) {
 			return User{}, false, failf(http.StatusTooManyRequests, "too many unknown tokens: try again in some seconds")
 		}
 		review := authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
@@ -163,7 +167,9 @@ func (r *Reviewer) userOf(ctx context.Context, token, sender string, fresh bool)
 		for name, values := range of.Extra {
 			user.Extra[name] = values
 		}
-		return user, review.Status.Authenticated && of.Username != "", nil
+		known := review.Status.Authenticated && of.Username != ""
+		r.pace.reviewed(key, known)
+		return user, known, nil
 	})
 	if err == nil && !ok {
 		err = failf(http.StatusUnauthorized, "the token is not accepted by the cluster: it is unknown, has expired, or is for another audience")
@@ -172,8 +178,8 @@ func (r *Reviewer) userOf(ctx context.Context, token, sender string, fresh bool)
 }
 
 // allowed reports whether a user has a right.
-func (r *Reviewer) allowed(ctx context.Context, user User, right Right, fresh bool) (bool, error) {
-	key := r.hash("right", user, right)
+func (r *Reviewer) allowed(ctx context.Context, user User, right authz.Right, fresh bool) (bool, error) {
+	key := r.hash("right", user, right.Verb, right.Group, right.Resource, right.Namespace, right.Name, right.Path)
 	_, ok, err := r.rights.get(ctx, key, fresh, func(ctx context.Context) (none struct{}, ok bool, err error) {
 		if err := r.pace.ask(ctx, user.Name); err != nil {
 			return none, false, failf(http.StatusTooManyRequests, "too many requests for the rights of user %q: try again in some seconds", shortened(user.Name))
@@ -185,13 +191,7 @@ func (r *Reviewer) allowed(ctx context.Context, user User, right Right, fresh bo
 		for name, values := range user.Extra {
 			review.Spec.Extra[name] = values
 		}
-		if right.Resource == "" {
-			review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: right.Path, Verb: right.Verb}
-		} else {
-			review.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-				Verb: right.Verb, Group: right.Group, Resource: right.Resource, Namespace: right.Namespace, Name: right.Name,
-			}
-		}
+		review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes = right.Attributes()
 		if err := r.post(ctx, "/apis/authorization.k8s.io/v1/subjectaccessreviews", &review); err != nil {
 			return none, false, err
 		}

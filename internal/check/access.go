@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/deltarouter/deltarouter/internal/rbac"
+	"github.com/deltarouter/deltarouter/pkg/authz"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
@@ -18,8 +19,8 @@ import (
 // access determines the router's rights in the cluster and the missing ones.
 type access struct {
 	client  *informer.Client
-	answers map[informer.Right]bool
-	lacking []informer.Right
+	answers map[authz.Right]bool
+	lacking []authz.Right
 	failed  error // reason why the API server does not answer
 }
 
@@ -27,7 +28,7 @@ type access struct {
 // configuration cannot work without is a problem, another one is a warning. file is the path of the
 // configuration.
 func Access(ctx context.Context, client *informer.Client, needs []rbac.Need, file string) (found Findings) {
-	a := &access{client: client, answers: make(map[informer.Right]bool)}
+	a := &access{client: client, answers: make(map[authz.Right]bool)}
 	for _, m := range a.missing(ctx, needs) {
 		p := m.place
 		p.File, p.Warning, p.Message = cmp.Or(p.File, file), m.optional, m.String()
@@ -94,7 +95,7 @@ func (a *access) missing(ctx context.Context, needs []rbac.Need) (all []*missing
 }
 
 // has reports whether the router has a right, or whether that is unknown.
-func (a *access) has(ctx context.Context, r informer.Right) bool {
+func (a *access) has(ctx context.Context, r authz.Right) bool {
 	allowed, asked := a.answers[r]
 	if !asked && a.failed == nil {
 		if allowed, a.failed = a.client.Allowed(ctx, r); a.failed == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/config/files"
 	"github.com/deltarouter/deltarouter/internal/crds"
+	"github.com/deltarouter/deltarouter/internal/fleet"
 	"github.com/deltarouter/deltarouter/internal/otlpconn"
 	"github.com/deltarouter/deltarouter/internal/podevents"
 	"github.com/deltarouter/deltarouter/internal/rbac"
@@ -37,6 +38,9 @@ type Findings struct {
 	// Roles are YAML manifests for kubectl apply with the rights that the router lacks; empty: none
 	// is missing, or Connect was not set.
 	Roles string
+	// NATS are the permissions that the processes of the fleet need in NATS, as they stand in the
+	// configuration of a server; empty: there is no fleet, or Connect was not set.
+	NATS string
 }
 
 // File finds all problems of a configuration file that can be found without running it. It opens
@@ -83,7 +87,7 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 	if known.Failed != nil {
 		fail("cluster", "the schemas of the cluster cannot be read: %v", known.Failed)
 	}
-	found.load(ctx, cfg, components.Handlers)
+	found.load(ctx, cfg, components.Handlers, plugins.Modules{Dir: compile.ModulesOf(cfg.State), Offline: !opts.Connect})
 	found.Problems = found.Problems.Sorted()
 	if p == nil {
 		return found
@@ -115,6 +119,7 @@ func (f *Findings) connect(ctx context.Context, path string, client *informer.Cl
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Handlers, components.Handlers)...)
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Sinks, components.Sinks)...)
 		f.Warnings = append(f.Warnings, probeTraces(ctx, p.Config.Traces)...)
+		f.probeFleet(ctx, p.Config)
 	}
 }
 
@@ -152,6 +157,31 @@ func probeTraces(ctx context.Context, c *config.Traces) config.Problems {
 	w := c.Problemf("it cannot be reached now: %v", err)
 	w.Warning = true
 	return config.Problems{w}
+}
+
+// probeFleet adds the findings about the NATS servers of a fleet.
+func (f *Findings) probeFleet(ctx context.Context, cfg *config.Config) {
+	if cfg.Fleet == nil {
+		return
+	}
+	roles, who := []fleet.Role{fleet.Member}, "leader and the standby"
+	if slices.ContainsFunc(cfg.Routes, func(r *config.Route) bool { return r.Workers != nil }) {
+		roles, who = append(roles, fleet.Worker), "leader, the standby and the workers"
+	}
+	f.NATS = fmt.Sprintf("# The permissions of the %s in NATS, for the configuration of a server:\n%s", who, fleet.Permissions(fleet.NamesOf(cfg.Fleet.Name), roles...))
+	at := cfg.Fleet.NATS.Node
+	found, err := fleet.Probe(ctx, cfg.Fleet, roles...)
+	if err != nil {
+		found.Warnings = append(found.Warnings, fmt.Sprintf("it cannot be reached now: %v", err))
+	}
+	for _, text := range found.Mistakes {
+		f.Problems = append(f.Problems, at.Problemf("%s", text))
+	}
+	for _, text := range found.Warnings {
+		w := at.Problemf("%s", text)
+		w.Warning = true
+		f.Warnings = append(f.Warnings, w)
+	}
 }
 
 // connectTimeout bounds the requests for rights and the probes of sinks together.

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -19,7 +20,7 @@ type Config struct {
 	// Path of the state file, by custom state.db. Its folder is made with mode 0700 if it does not
 	// exist. The folder also has the lock (.lock), the last three quarantined files
 	// (.corrupt-<time>), copies from before conversions (.format-<number>) and temporary files: of
-	// Open (.new, .compact) and of a backup (.backup).
+	// Open (.new, .compact), of a backup (.backup), and in a fleet of a snapshot (.snapshot).
 	Path string
 	// MaxSize is the largest size of the file in bytes; 0: no limit. A cut that needs more fails
 	// with ErrFull. The file grows in steps of 16 MiB.
@@ -30,6 +31,16 @@ type Config struct {
 	// full disk, and of crashes before or after a transaction. Calls may be concurrent.
 	Around func(what string, transaction func() error) error
 
+	// Shipped, if set, is called with the frame of each transaction, in order, once the transaction
+	// is on disk. It must not block or call back. If a number is left out, a follower needs a
+	// snapshot.
+	Shipped func(f Frame)
+	// Confirm, if set, is called after Shipped, without a lock: the transaction ends when it returns.
+	Confirm func(p Position)
+	// Term is the term of these frames: another one, and a higher one, than those of all frames of
+	// other leaders.
+	Term uint64
+
 	conversions []conversion // nil: those of this version; tests set others
 }
 
@@ -39,6 +50,7 @@ const (
 	TransactionIntents = "intents"
 	TransactionLetters = "letters"
 	TransactionForget  = "forget"
+	TransactionApply   = "apply"
 )
 
 // DB is the state file. It is safe for concurrent use: writes come one after the other, reads wait
@@ -50,7 +62,10 @@ type DB struct {
 	writing sync.Mutex // held by the transaction that has the arena
 	arena   []byte     // the values of the running transaction
 
+	redone int // the size of the last frame
+
 	mu       sync.RWMutex
+	position Position // zero: the file is in no log
 	cluster  string
 	backlogs map[string]weight // by the names of the routes' buckets
 }
@@ -93,6 +108,9 @@ func Open(cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := begin(db); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
 	if db.file.Format() != Format {
 		// the leftovers only take room
 		if err := db.update(TransactionForget, (*writing).tidyIntents); err != nil {
@@ -120,6 +138,9 @@ func (db *DB) opened(bolt *bbolt.Tx, codec *value.Codec) (err error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.backlogs = tx.backlogs()
+	if db.position, err = tx.position(); err != nil {
+		return err
+	}
 	db.cluster, err = tx.cluster()
 	return err
 }
@@ -198,7 +219,8 @@ const (
 
 	memoriesBucket = "remembered" // behind meta, too
 
-	sealKey    = statefile.SealKey
-	clusterKey = "cluster"
-	stateKey   = "state"
+	sealKey     = statefile.SealKey
+	clusterKey  = "cluster"
+	positionKey = "position"
+	stateKey    = "state"
 )

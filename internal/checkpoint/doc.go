@@ -55,6 +55,8 @@
 //	                                file: 2+2 bytes, CRC32C: 4 (never changes)
 //	meta/seal                       the number of values and the sum of their checksums
 //	meta/cluster                    uid of the namespace kube-system, if all watches agree
+//	meta/position                   only in a fleet, see below: term, number, and the seal of all
+//	                                other values
 //	watches/<id>/state              relisting, fed
 //	watches/<id>/cluster            uid of the namespace kube-system of the cluster of the
 //	                                objects; absent: meta/cluster
@@ -73,7 +75,9 @@
 //	routes/<name>/rules/<kind><key> the state of a rule about time under a key, or the pending
 //	                                objects of watches, which older versions keep (since format 5)
 //	undelivered/state               the number of the last dead letter (since format 2)
-//	undelivered/entries/<id>        flags, time, route, sink, error, and the delta as above
+//	undelivered/entries/<id>        flags, time, route, sink, error, and the delta as above; the
+//	                                record of a failed call is among the facts of the rules, so
+//	                                that older versions ignore it
 //
 // Each value but meta/format is one byte (0: as it is, 1: zstd), the CRC32C (4 bytes) of its place,
 // its key and its stored bytes, and those bytes. bbolt has checksums of its meta pages only, so
@@ -81,6 +85,20 @@
 // bbolt opens only an intact file, because its own checks panic. That costs one read of the file,
 // about as long as copying it. If only the newer of the two meta pages is damaged, the file is used
 // in the state of one transaction earlier, with a warning.
+//
+// # The log of a fleet
+//
+// With [Config].Shipped the operations of each transaction are a [Frame], which [DB.Apply] applies
+// to the file of a standby. The values of a frame are those of the file, so the two files have the
+// same content. Frames are numbered without a gap, and name the term of the leader that wrote them
+// and the term of the frame before. So a frame follows only on the file that it was made for, also
+// if two leaders used the same number. In addition the seal of the content is compared after each
+// frame.
+//
+// The position, term and number of the last frame, is in the file. A router without a fleet does
+// not update it: then the seal in it differs from that of the file, and the file is in no log. The
+// first leader of such a file skips a number, so that a standby needs a snapshot. Formats 1 to 6
+// are read as before, and versions that know no fleet read a file with a position.
 //
 // # Other formats
 //

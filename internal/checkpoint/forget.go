@@ -107,7 +107,6 @@ func (tx *writing) forgetLater(bucket string, keep func(name string) bool, now t
 			err = tx.put(s, []byte(stateKey), f)
 		case now.Sub(gone) >= KeepBacklogs:
 			err = tx.drop(top, name)
-			*tx.backlog(name) = weight{}
 		}
 		if err != nil {
 			return err

@@ -52,6 +52,7 @@ func (tx *writing) addIntent(s intentShelves, o *event.Object) error {
 	if err != nil {
 		return err
 	}
+	tx.redo.Sequence(s.order.place, number)
 	var f fields
 	f.uint(number)
 	return tx.put(s.order, key, f)

@@ -26,6 +26,9 @@ type Letter struct {
 	// Unseen: the route's filter or key failed.
 	Unseen bool
 	Delta  *event.Delta
+	// Call is the record of the failed call of the handler as JSON, see package callrecord. nil:
+	// there is none.
+	Call []byte
 }
 
 // The reasons why dead letters are lost, for LettersConfig.Lost.
@@ -53,6 +56,7 @@ type Letters struct {
 
 	mu      sync.Mutex
 	last    uint64            // the last used ID
+	source  LettersSource     // the zero value: none was imported
 	routes  map[string][]mark // in the order of the IDs
 	waiting *letterBatch      // nil: no call waits
 }
@@ -79,9 +83,7 @@ func (db *DB) Letters(cfg LettersConfig) (*Letters, error) {
 			return err
 		}
 		if state != nil {
-			r := reader{rest: state}
-			l.last = r.uint()
-			if err := r.done(); err != nil {
+			if l.last, l.source, err = parseLettersState(state); err != nil {
 				return err
 			}
 		}
@@ -126,7 +128,7 @@ func (l *Letters) Add(ctx context.Context, letters []Letter) error {
 	l.waiting = nil
 	l.mu.Unlock()
 	if next != nil {
-		next.err = l.write(next.letters, time.Now())
+		next.err = l.write(next.letters, l.Imported(), time.Now())
 		close(next.done)
 	}
 	<-b.done // b is next, or was written before
@@ -135,9 +137,9 @@ func (l *Letters) Add(ctx context.Context, letters []Letter) error {
 
 // write writes new dead letters and removes those that they replace or that are too old. The caller
 // has the turn.
-func (l *Letters) write(letters []Letter, now time.Time) error {
+func (l *Letters) write(letters []Letter, source LettersSource, now time.Time) error {
 	l.mu.Lock()
-	last := l.last
+	last, before := l.last, l.source
 	l.mu.Unlock()
 	coming := make(map[string][]mark)
 	for i := range letters {
@@ -146,16 +148,16 @@ func (l *Letters) write(letters []Letter, now time.Time) error {
 		coming[letters[i].Route] = append(coming[letters[i].Route], mark{last, letters[i].Time})
 	}
 	lost := l.overdue(coming, now)
-	if len(letters) == 0 && len(lost) == 0 {
+	if len(letters) == 0 && len(lost) == 0 && source == before {
 		return nil
 	}
-	err := l.db.update(TransactionLetters, func(tx *writing) error { return tx.letters(letters, lost, last) })
+	err := l.db.update(TransactionLetters, func(tx *writing) error { return tx.letters(letters, lost, last, source) })
 	if err != nil {
 		return fmt.Errorf("dead letters cannot be written: %w", err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.last = last
+	l.last, l.source = last, source
 	for route, marks := range coming {
 		l.routes[route] = append(l.routes[route], marks...)
 	}
@@ -274,9 +276,9 @@ func (l *Letters) Remove(ctx context.Context, ids []uint64) (int, error) {
 		lost = append(lost, loss{id: id})
 	}
 	l.mu.Lock()
-	last := l.last
+	last, source := l.last, l.source
 	l.mu.Unlock()
-	if err := l.db.update(TransactionLetters, func(tx *writing) error { return tx.letters(nil, lost, last) }); err != nil {
+	if err := l.db.update(TransactionLetters, func(tx *writing) error { return tx.letters(nil, lost, last, source) }); err != nil {
 		return 0, fmt.Errorf("dead letters cannot be removed: %w", err)
 	}
 	l.mu.Lock()
@@ -294,7 +296,7 @@ func (l *Letters) Expire(ctx context.Context, now time.Time) error {
 		return err
 	}
 	defer func() { <-l.turn }()
-	return l.write(nil, now)
+	return l.write(nil, l.Imported(), now)
 }
 
 // take waits for the turn. A free turn is taken even if ctx is done: a stop must not look like a
@@ -361,4 +363,33 @@ func (l *Letters) Load(ids []uint64) ([]Letter, error) {
 		return nil, fmt.Errorf("dead letters in the state file: %w", err)
 	}
 	return letters, nil
+}
+
+// LettersSource is a position in a stream from which dead letters are imported: the workers of a
+// fleet write theirs there.
+type LettersSource struct {
+	Stream int64  // identifies the stream: the time of its creation, in nanoseconds
+	Seq    uint64 // of the last imported message
+}
+
+// Imported returns the position that [Letters.Import] has reached.
+func (l *Letters) Imported() LettersSource {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.source
+}
+
+// Import writes dead letters of a stream, and the position behind them, in one transaction. So each
+// letter is imported once, also after a crash.
+func (l *Letters) Import(ctx context.Context, letters []Letter, upTo LettersSource) error {
+	for i := range letters {
+		if d := letters[i].Delta; d == nil || d.Object() == nil {
+			return fmt.Errorf("a dead letter of route %q has no object", letters[i].Route)
+		}
+	}
+	if err := l.take(ctx); err != nil {
+		return err
+	}
+	defer func() { <-l.turn }()
+	return l.write(letters, upTo, time.Now())
 }

@@ -45,7 +45,7 @@ func load(t must.T, l *checkpoint.Letters, ids ...uint64) []checkpoint.Letter {
 }
 
 func describeLetter(l checkpoint.Letter) string {
-	return fmt.Sprintf("%d %s %s %s %q %v\n%s", l.ID, l.Time.UTC().Format(time.RFC3339Nano), l.Route, l.Sink, l.Error, l.Unseen,
+	return fmt.Sprintf("%d %s %s %s %q %v %s\n%s", l.ID, l.Time.UTC().Format(time.RFC3339Nano), l.Route, l.Sink, l.Error, l.Unseen, l.Call,
 		describe(l.Route, checkpoint.Pending{ID: l.ID, Delta: l.Delta, Attempts: l.Attempts}))
 }
 
@@ -58,6 +58,7 @@ func TestLetters(t *testing.T) {
 	l := openLetters(t, db, cfg)
 	now := time.Now()
 	want := []checkpoint.Letter{letter(t, "a", "x", now), letter(t, "b", "unseen", now), letter(t, "a", "z", now)}
+	want[1].Call = []byte(`{"handler":"h"}`)
 	add(t, l, want...)
 	for i := range want {
 		want[i].ID = uint64(i + 1)
@@ -242,5 +243,35 @@ func checkLetters(t *rapid.T, l *checkpoint.Letters, model map[uint64]string) {
 		if got := describeLetter(letter); got != model[letter.ID] {
 			t.Fatalf("got\n%swant\n%s", got, model[letter.ID])
 		}
+	}
+}
+
+// TestImport shows that imported dead letters and the position behind them are written together,
+// and that other writes keep the position.
+func TestImport(t *testing.T) {
+	path := statePath(t)
+	db := open(t, path)
+	l := openLetters(t, db, checkpoint.LettersConfig{})
+	if l.Imported() != (checkpoint.LettersSource{}) {
+		t.Error("a new state has a position")
+	}
+	now := time.Now()
+	add(t, l, letter(t, "a", "x", now))
+	at := checkpoint.LettersSource{Stream: 17, Seq: 4}
+	want := letter(t, "b", "y", now)
+	decoded, err := checkpoint.DecodeLetter(checkpoint.EncodeLetter(&want))
+	must.Succeed(t, err)
+	must.Succeed(t, l.Import(t.Context(), []checkpoint.Letter{decoded}, at))
+	add(t, l, letter(t, "a", "z", now))
+	_, err = l.Remove(t.Context(), []uint64{1})
+	must.Succeed(t, err)
+	must.Succeed(t, db.Close())
+	l = openLetters(t, open(t, path), checkpoint.LettersConfig{})
+	if ids := l.IDs("", 0, 0); l.Imported() != at || !slices.Equal(ids, []uint64{2, 3}) {
+		t.Errorf("position %v, letters %v", l.Imported(), ids)
+	}
+	want.ID = 2
+	if got := load(t, l, 2); describeLetter(got[0]) != describeLetter(want) {
+		t.Errorf("got %s\nwant %s", describeLetter(got[0]), describeLetter(want))
 	}
 }

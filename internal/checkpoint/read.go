@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -32,6 +33,7 @@ type shelf struct {
 
 	seed   uint32
 	weight *weight // of the backlog of a route, during a write; otherwise nil
+	place  string  // see frame.Recorder; empty without one
 }
 
 // shelf returns the shelf at a path, without a bucket if there is none.
@@ -198,6 +200,27 @@ func (db *DB) ReadObjects(id, after string, limit, cores int, take func(o Object
 		return "", fmt.Errorf("watch %s in the state file: %w", id, err)
 	}
 	return next, nil
+}
+
+// After returns the key of an object for [DB.ReadObjects]. An empty name is that before all objects
+// of the namespace.
+func After(key event.Key) string { return string(objectKey(key)) }
+
+// Key is the inverse of [After].
+func Key(after string) event.Key {
+	namespace, name, _ := strings.Cut(after, "\x00")
+	return event.Key{Namespace: namespace, Name: name}
+}
+
+// CountObjects returns the number of saved objects of a watch. It visits each page of them.
+func CountObjects(db *DB, id string) (n int, err error) {
+	err = db.view(func(tx *reading) error {
+		if s := tx.shelf(watchesBucket, bucketName(id), objectsBucket); s.Bucket != nil {
+			n = s.Stats().KeyN
+		}
+		return nil
+	})
+	return n, err
 }
 
 // ReadObject returns one object of a watch; nil: none has that key. The error is as with

@@ -38,8 +38,9 @@ func bits(flags []bool) (set uint64) {
 // reader reads the fields of a payload. After the first mistake it returns zero values and keeps
 // the error.
 type reader struct {
-	rest []byte
-	err  error
+	rest  []byte
+	owned bool // the texts share the memory of the payload
+	err   error
 }
 
 func (r *reader) fail() { r.rest, r.err = nil, value.Corruptf("a record is truncated") }
@@ -65,7 +66,13 @@ func (r *reader) bytes() []byte {
 	return v
 }
 
-func (r *reader) text() string { return string(r.bytes()) }
+func (r *reader) text() string {
+	b := r.bytes()
+	if r.owned {
+		return unsafe.String(unsafe.SliceData(b), len(b))
+	}
+	return string(b)
+}
 
 // done returns the error, or one if bytes are left.
 func (r *reader) done() error {
@@ -128,9 +135,11 @@ func bare(o *event.Object) []byte {
 
 // payload returns the payload of a pending delta. The resource is kept too, for a source that is no
 // longer configured when it is read.
-func (o *Pending) payload() []byte {
+func (o *Pending) payload() []byte { return o.appendTo(nil) }
+
+// appendTo appends the payload of a pending delta.
+func (o *Pending) appendTo(f fields) []byte {
 	d := o.Delta
-	var f fields
 	f.uint(uint64(max(o.Attempts, 0)))
 	f.flags(d.Initial, d.Stale, d.Redelivered, d.Old != nil, d.New != nil, !d.Seen.IsZero(), d.Transit().Selective)
 	f.text(d.Op.String())
@@ -163,12 +172,22 @@ func (o *Pending) payload() []byte {
 
 // EncodeDelta encodes a delta like a pending one, for a record of a rule: of a Secret only its
 // identity.
-func EncodeDelta(d *event.Delta) []byte { return (&Pending{Delta: d}).payload() }
+func EncodeDelta(d *event.Delta) []byte { return AppendDelta(nil, d) }
+
+// AppendDelta appends the result of [EncodeDelta].
+func AppendDelta(b []byte, d *event.Delta) []byte { return (&Pending{Delta: d}).appendTo(b) }
 
 // DecodeDelta decodes the result of [EncodeDelta]. resource returns the resource of a source: the
 // second argument is the saved one.
 func DecodeDelta(payload []byte, resource func(source string, saved event.Resource) *event.Resource) (*event.Delta, error) {
 	pending, err := parsePending(0, payload, resource)
+	return pending.Delta, err
+}
+
+// TakeDelta is DecodeDelta for a payload that is not used afterwards: the delta and the saved
+// resource share its memory.
+func TakeDelta(payload []byte, resource func(source string, saved event.Resource) *event.Resource) (*event.Delta, error) {
+	pending, err := (&reader{rest: payload, owned: true}).pending(0, resource)
 	return pending.Delta, err
 }
 
@@ -182,7 +201,10 @@ func stored(o *event.Object) []byte {
 // parsePending decodes a pending delta. resource returns the resource of a source: the second
 // argument is the saved one.
 func parsePending(id uint64, payload []byte, resource func(source string, saved event.Resource) *event.Resource) (Pending, error) {
-	r := reader{rest: payload}
+	return (&reader{rest: payload}).pending(id, resource)
+}
+
+func (r *reader) pending(id uint64, resource func(source string, saved event.Resource) *event.Resource) (Pending, error) {
 	pending := Pending{ID: id, Delta: &event.Delta{}}
 	d := pending.Delta
 	pending.Attempts = int(min(r.uint(), math.MaxInt32))
@@ -204,36 +226,52 @@ func parsePending(id uint64, payload []byte, resource func(source string, saved 
 	var saved event.Resource
 	saved.GroupVersionResource = schema.GroupVersionResource{Group: r.text(), Version: r.text(), Resource: r.text()}
 	saved.Cluster, saved.Kind = r.text(), r.text()
-	var old, now []byte
+	var old, now string
 	if flags&8 != 0 {
-		old = r.bytes()
+		old = r.text()
 	}
 	if flags&16 != 0 {
-		now = r.bytes()
+		now = r.text()
 	}
 	if err := r.done(); err != nil {
 		return Pending{}, err
 	}
 	known := false
-	if d.Op, known = event.ParseOp(op); !known || old == nil && now == nil {
+	if d.Op, known = event.ParseOp(op); !known || flags&(8|16) == 0 {
 		return Pending{}, value.Corruptf("a delta without an op or an object")
+	}
+	if err := checkStates(old, now, flags&8 != 0, flags&16 != 0); err != nil {
+		return Pending{}, err
 	}
 	var err error
 	about := resource(d.Source, saved)
-	if d.Old, err = restore(about, old); err == nil {
+	if flags&8 != 0 {
+		d.Old, err = restore(about, old)
+	}
+	if flags&16 != 0 && err == nil {
 		d.New, err = restore(about, now)
 	}
 	return pending, err
 }
 
-func restore(resource *event.Resource, text []byte) (*event.Object, error) {
-	if text == nil {
-		return nil, nil //nolint:nilnil // there was none
+// checkStates checks the texts of the states that a delta has: ParseObject relies on it.
+func checkStates(old, now string, hasOld, hasNew bool) (err error) {
+	switch {
+	case hasOld && hasNew:
+		err = rawjson.CheckBoth(now, old)
+	case hasOld:
+		err = rawjson.Check(old)
+	default:
+		err = rawjson.Check(now)
 	}
-	if !json.Valid(text) {
-		return nil, value.Corruptf("an object is not JSON")
+	if err != nil {
+		return value.Corruptf("an object is not JSON")
 	}
-	o, err := event.ParseObject(resource, string(text))
+	return nil
+}
+
+func restore(resource *event.Resource, src string) (*event.Object, error) {
+	o, err := event.ParseObject(resource, src)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
@@ -278,4 +316,91 @@ func (o *Pending) parseEvent(r *reader) error {
 	}
 	o.Delta.Event = e
 	return nil // the caller notices truncated data
+}
+
+// letters removes and writes dead letters, and writes the last used ID
+// and the source.
+func (tx *writing) letters(put []Letter, lost []loss, last uint64, source LettersSource) error {
+	top, err := tx.make(lettersBucket)
+	if err != nil {
+		return err
+	}
+	entries, err := tx.make(lettersBucket, entriesBucket)
+	if err != nil {
+		return err
+	}
+	for i := range put {
+		if err := tx.put(entries, pendingKey(put[i].ID), put[i].payload()); err != nil {
+			return err
+		}
+	}
+	for _, x := range lost { // in a flood, a new one may be lost at once
+		if err := tx.remove(entries, pendingKey(x.id)); err != nil {
+			return err
+		}
+	}
+	return tx.put(top, []byte(stateKey), lettersState(last, source))
+}
+
+// payload returns the payload of a dead letter: its fields, and the delta like a pending one.
+func (l *Letter) payload() []byte {
+	var f fields
+	f.flags(l.Unseen)
+	f.uint(uint64(l.Time.UnixNano())) //nolint:gosec // read back as it was
+	f.text(l.Route)
+	f.text(l.Sink)
+	f.text(l.Error)
+	pending := Pending{Delta: l.Delta, Attempts: l.Attempts, call: l.Call}
+	f.bytes(pending.payload())
+	return f
+}
+
+func parseLetter(key, payload []byte) (Letter, error) {
+	if len(key) != 8 {
+		return Letter{}, value.Corruptf("a dead letter's number has %d bytes", len(key))
+	}
+	r := reader{rest: payload}
+	l := Letter{ID: binary.BigEndian.Uint64(key), Unseen: r.uint()&1 != 0}
+	l.Time = time.Unix(0, int64(r.uint())) //nolint:gosec // it was one
+	l.Route, l.Sink, l.Error = r.text(), r.text(), r.text()
+	delta := r.bytes()
+	if err := r.done(); err != nil {
+		return l, err
+	}
+	var saved *event.Resource
+	pending, err := parsePending(l.ID, delta, func(_ string, resource event.Resource) *event.Resource {
+		if saved == nil {
+			saved = &resource
+		}
+		return saved
+	})
+	l.Delta, l.Attempts, l.Call = pending.Delta, pending.Attempts, pending.call
+	return l, err
+}
+
+// EncodeLetter encodes a dead letter without its ID. Of a Secret it has only the identity.
+func EncodeLetter(l *Letter) []byte { return l.payload() }
+
+// DecodeLetter decodes the result of [EncodeLetter].
+func DecodeLetter(payload []byte) (Letter, error) { return parseLetter(make([]byte, 8), payload) }
+
+// lettersState encodes the record "state" of the dead letters. Without a source it is the one of
+// older versions.
+func lettersState(last uint64, source LettersSource) (f fields) {
+	f.uint(last)
+	if source != (LettersSource{}) {
+		f.uint(uint64(source.Stream)) //nolint:gosec // read back as it was
+		f.uint(source.Seq)
+	}
+	return f
+}
+
+func parseLettersState(payload []byte) (last uint64, source LettersSource, err error) {
+	r := reader{rest: payload}
+	last = r.uint()
+	if len(r.rest) > 0 {
+		source.Stream = int64(r.uint()) //nolint:gosec // it was one
+		source.Seq = r.uint()
+	}
+	return last, source, r.done()
 }

@@ -106,9 +106,10 @@ const (
 	// of reminders, and whether it is late
 	moreCondition = 3
 	moreEvent     = 4 // the event of an upstream route, see eventPayload
+	moreCall      = 5 // of a dead letter: the record of the failed call
 )
 
-// more returns the facts about a delta from rules and an upstream route; empty: none.
+// more returns the facts about a delta from rules, an upstream route and its handler; empty: none.
 func (o *Pending) more() string {
 	var f fields
 	if o.Unlimited {
@@ -136,6 +137,10 @@ func (o *Pending) more() string {
 		f.uint(moreEvent)
 		f.bytes(eventPayload(o.Delta))
 	}
+	if len(o.call) > 0 {
+		f.uint(moreCall)
+		f.bytes(o.call)
+	}
 	if len(f) == 0 {
 		return ""
 	}
@@ -154,6 +159,8 @@ func (o *Pending) parseMore(text string) error {
 			o.Delta.Suppressed = int(min(value.uint(), math.MaxInt32))
 		case moreCondition:
 			o.parseCondition(&value)
+		case moreCall:
+			o.call = value.rest
 		case moreEvent:
 			if err := o.parseEvent(&value); err != nil {
 				return err

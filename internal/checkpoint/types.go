@@ -53,6 +53,8 @@ type Pending struct {
 	Attempts int
 	// Unlimited: the limit of the route has not been applied to the delta yet.
 	Unlimited bool
+
+	call []byte // of a dead letter, see Letter.Call
 }
 
 // RuleRecord is the state of a rule of a route under a key. Kinds and values are defined by the

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltarouter/deltarouter/internal/checkpoint/frame"
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -76,22 +77,32 @@ func (db *DB) Commit(cut *Cut, intents map[string][]*event.Object) error {
 }
 
 // update runs f in a transaction and updates the seal.
-func (db *DB) update(what string, f func(tx *writing) error) error {
+func (db *DB) update(what string, f func(tx *writing) error) (err error) {
 	if db.cfg.Around == nil {
-		return db.transact(f)
+		err = db.transact(f)
+	} else {
+		err = db.cfg.Around(what, func() error { return db.transact(f) })
 	}
-	return db.cfg.Around(what, func() error { return db.transact(f) })
+	if err == nil && db.cfg.Confirm != nil {
+		db.cfg.Confirm(db.Position())
+	}
+	return err
 }
 
 func (db *DB) transact(f func(tx *writing) error) error {
 	db.writing.Lock()
 	defer db.writing.Unlock()
 	backlogs := make(map[string]*weight)
+	var tx *writing
 	return db.file.Update(func(bolt *bbolt.Tx, codec *value.Codec) error {
-		// Only this transaction changes db.backlogs, when it is done.
-		tx := &writing{Tx: bolt, codec: codec, arena: db.arena[:0], before: db.backlogs, backlogs: backlogs}
+		// Only this transaction changes db.backlogs and db.position, when it is done.
+		tx = &writing{Tx: bolt, codec: codec, arena: db.arena[:0], before: db.backlogs, backlogs: backlogs}
 		if err := tx.begin(); err != nil {
 			return err
+		}
+		if db.cfg.Shipped != nil {
+			tx.redo = frame.NewRecorder(db.redone)
+			tx.next = Position{Term: db.cfg.Term, Number: db.position.Number + 1}
 		}
 		if err := f(tx); err != nil {
 			return err
@@ -106,6 +117,7 @@ func (db *DB) transact(f func(tx *writing) error) error {
 		for route, w := range backlogs {
 			db.backlogs[route] = *w
 		}
+		advance(db, tx)
 	})
 }
 
@@ -119,6 +131,10 @@ type writing struct {
 
 	before   map[string]weight  // by route, see DB.backlogs
 	backlogs map[string]*weight // those with changes
+
+	redo    *frame.Recorder // nil: the operations are not recorded
+	next    Position        // of the file with this transaction; zero: it is in no log
+	content value.Seal      // with this transaction, without the record of the position
 }
 
 func (tx *writing) begin() error {
@@ -134,6 +150,9 @@ func (tx *writing) begin() error {
 
 func (tx *writing) end() error {
 	meta, key := tx.top(metaBucket), []byte(sealKey)
+	if err := tx.number(meta); err != nil {
+		return err
+	}
 	return meta.Put(key, tx.value(meta, key, tx.seal.Payload()))
 }
 
@@ -150,7 +169,7 @@ func (tx *writing) value(s shelf, key, payload []byte) []byte {
 
 // top returns a bucket of the top level, which exists since the file was made or which put makes.
 func (tx *writing) top(name string) shelf {
-	return shelf{Bucket: tx.Bucket([]byte(name)), seed: tx.codec.Seed(0, name)}
+	return shelf{Bucket: tx.Bucket([]byte(name)), seed: tx.codec.Seed(0, name), place: tx.redo.Place(name)}
 }
 
 // make returns the bucket at the path, and creates it if necessary.
@@ -164,6 +183,8 @@ func (tx *writing) make(path ...string) (shelf, error) {
 		bucket, err = s.CreateBucketIfNotExists([]byte(name))
 		s = shelf{Bucket: bucket, seed: tx.codec.Seed(s.seed, name)}
 	}
+	s.place = tx.redo.Place(path...)
+	tx.redo.Make(s.place)
 	return s, err
 }
 
@@ -183,6 +204,7 @@ func (tx *writing) store(s shelf, key, stored []byte) error {
 	if s.weight != nil {
 		s.weight.add(stored)
 	}
+	tx.redo.Put(s.place, key, stored)
 	return s.Put(key, stored)
 }
 
@@ -195,6 +217,7 @@ func (tx *writing) remove(s shelf, key []byte) error {
 	if s.weight != nil {
 		s.weight.remove(old)
 	}
+	tx.redo.Remove(s.place, key)
 	return s.Delete(key)
 }
 
@@ -207,6 +230,10 @@ func (tx *writing) drop(parent shelf, name string) error {
 	if err := tx.unseal(bucket); err != nil {
 		return err
 	}
+	if parent.seed == tx.codec.Seed(0, routesBucket) {
+		*tx.backlog(name) = weight{}
+	}
+	tx.redo.Drop(parent.place, name)
 	return parent.DeleteBucket([]byte(name))
 }
 

@@ -16,7 +16,7 @@ import (
 // PolicyFlags adds the flags of a policy.
 func PolicyFlags(f *Flags, p *config.Policy) {
 	f.Group("Flags about the programs and files of this machine that the configuration may use", func() {
-		f.BoolVar(&p.AllowExec, "allow-exec", false, "run the credential plugins that kubeconfigs name (exec, auth-provider)")
+		f.BoolVar(&p.AllowExec, "allow-exec", false, "run credential programs of kubeconfigs (exec, auth-provider) and of Docker")
 		f.BoolVar(&p.RequireDigests, "require-digests", false,
 			"each WebAssembly module must have its sha256 in the configuration, as native plugins must")
 		foldersVar(f, &p.PluginDirs, "plugin-dir", "native plugins are run from this folder only (default: none is run)")

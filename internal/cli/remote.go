@@ -70,6 +70,13 @@ func (r *Remote) Connect(ctx context.Context) error {
 	return err
 }
 
+// SayStandby says that the last answer is that of a standby, and how old its state is.
+func (r *Remote) SayStandby() {
+	if m := r.Client.Standby(); m != nil {
+		Printf(r.Err, "%s\n", m)
+	}
+}
+
 // ConnectTo finds the router of a configuration, which has listen.api.
 func (r *Remote) ConnectTo(ctx context.Context, cfg *config.Config) (err error) {
 	r.To.Addr = cfg.Listen.API

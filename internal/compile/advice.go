@@ -56,6 +56,9 @@ func (c *compiler) adviseRoutes(ctx context.Context, routes []Route) {
 		c.adviseOps(&routes[i], c.plan)
 		c.adviseFilter(ctx, routes[i].Route)
 		c.adviseWhen(&routes[i])
+		for _, w := range adviseWorkers(routes[i].Route) {
+			c.warnf(w)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Define)) {
 		if e := c.cfg.Define[name]; !c.used.defines[name] {

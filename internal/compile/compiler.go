@@ -20,6 +20,7 @@ type compiler struct {
 	main     *config.Config
 	plan     *Plan
 	kinds    []plugins.SinkKind
+	handlers []plugins.HandlerKind
 	known    *Schemas
 	env      *expr.Env
 	problems config.Problems
@@ -71,7 +72,7 @@ func (c *compiler) route(r *config.Route) Route {
 		EmitProgram:   c.compile(r.Emit, expr.Emit, r.From...),
 		KeyProgram:    c.compile(cmp.Or(r.Key, r.Batch.By), expr.Key, r.From...),
 	}
-	p.WatchPrograms = c.requeue(r)
+	p.WatchPrograms, p.WithPrograms = c.requeue(r), compileWith(c, r)
 	p.WhenProgram = c.when(r, p.EmitProgram)
 	if r.Limit != nil {
 		p.LimitProgram = c.compile(r.Limit.Key, expr.Key, r.From...)
@@ -86,6 +87,27 @@ func (c *compiler) route(r *config.Route) Route {
 		}
 	}
 	return p
+}
+
+// compileWith compiles the values of with, by their names.
+func compileWith(c *compiler, r *config.Route) map[string]*expr.Program {
+	programs := make(map[string]*expr.Program)
+	for _, name := range slices.Sorted(maps.Keys(r.With)) {
+		e := r.With[name]
+		program := c.compile(&e, expr.Value, r.From...)
+		if program == nil {
+			continue
+		}
+		c.checkEventUse(r, program, func(string) *config.Expr { return &e })
+		for _, source := range program.Sources() {
+			if s := c.main.Sources[source]; r.Workers != nil && s != nil && s.Secrets {
+				c.problems = append(c.problems, e.Problem(1, 0, fmt.Sprintf(
+					"source %q has the data of Secrets, which does not leave the leader: remove workers, or look nothing up in it", source)))
+			}
+		}
+		programs[name] = program
+	}
+	return programs
 }
 
 func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) *expr.Program {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/natsconn"
 	"github.com/deltarouter/deltarouter/internal/otlpconn"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -93,4 +94,22 @@ func warnTraces(c *config.Traces) config.Problems {
 		return nil
 	}
 	return otlpconn.OfTraces(c).Warn(c.Node)
+}
+
+// checkFleet returns the mistakes in the fleet and its connection to NATS.
+func checkFleet(cfg *config.Config) config.Problems {
+	f := cfg.Fleet
+	if f == nil {
+		return nil
+	}
+	conn := natsconn.Of(&f.NATS)
+	return slices.Concat(conn.Check(f.NATS.Node.At("servers")), conn.TLS.Validate(f.NATS.Node.At("tls")))
+}
+
+// warnFleet warns of credentials that would be sent to NATS without encryption.
+func warnFleet(f *config.Fleet) config.Problems {
+	if f == nil {
+		return nil
+	}
+	return natsconn.Of(&f.NATS).Warn(f.NATS.Node.At("servers"))
 }

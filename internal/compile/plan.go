@@ -54,6 +54,7 @@ type Route struct {
 	// the key of the limit
 	LimitProgram  *expr.Program
 	WatchPrograms map[string]*expr.Program // by source
+	WithPrograms  map[string]*expr.Program // by name
 	HandlerGrants []plugins.LookupGrant    // of its handler
 	// Secret: the route sees Secrets, or gets events of a route that does
 	Secret bool
@@ -70,6 +71,9 @@ func (r *Route) Lookups() []string {
 			names = append(names, p.Sources()...)
 		}
 	}
+	for _, p := range r.WithPrograms {
+		names = append(names, p.Sources()...)
+	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -80,13 +84,13 @@ func (r *Route) Lookups() []string {
 func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, components Components, known *Schemas, advise bool) (*Plan, config.Problems) {
 	problems = slices.Concat(problems,
 		checkComponents("handler", cfg.Handlers, components.Handlers), checkComponents("sink", cfg.Sinks, components.Sinks),
-		checkTraces(cfg.Traces))
+		checkTraces(cfg.Traces), checkFleet(cfg))
 	p := &Plan{Config: cfg, Sources: make(map[string]Source)}
 	if len(problems) == 0 { // a kind may not understand an invalid configuration
 		p.Grants, problems = grants(cfg, components.Handlers)
 		problems = append(problems, checkPrograms(cfg, components.Handlers)...)
 	}
-	c := compiler{cfg: cfg, main: cfg, advise: advise, used: newUse(), plan: p, kinds: components.Sinks, known: known}
+	c := compiler{cfg: cfg, main: cfg, advise: advise, used: newUse(), plan: p, kinds: components.Sinks, handlers: components.Handlers, known: known}
 	types, unknown, warnings := known.Types(cfg, advise)
 	problems = append(problems, unknown...)
 	p.Types, p.Warnings, p.Owners = types, warnings, known.Owners(cfg)
@@ -109,7 +113,7 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 	if advise && sound {
 		c.adviseRoutes(ctx, p.Routes)
 		c.adviseRest(p)
-		c.warnings = slices.Concat(c.warnings, warnAll(cfg.Handlers, components.Handlers), warnAll(cfg.Sinks, components.Sinks), warnTraces(cfg.Traces))
+		c.warnings = slices.Concat(c.warnings, warnAll(cfg.Handlers, components.Handlers), warnAll(cfg.Sinks, components.Sinks), warnTraces(cfg.Traces), warnFleet(cfg.Fleet))
 		c.adviseSecrets(p, func(handler string) bool { return keeps(cfg.Handlers[handler], components.Handlers) })
 	}
 	if advise {
@@ -136,6 +140,7 @@ func (c *compiler) routes(configured []*config.Route) (routes []Route) {
 		for i := range routes {
 			c.outlines(&routes[i], c.known.Set, c.kinds)
 		}
+		c.problems = append(c.problems, checkWorkers(c, routes, c.plan.Routes)...)
 	}
 	c.problems = append(c.problems, secretChains(routes)...)
 	return routes

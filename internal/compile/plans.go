@@ -95,7 +95,9 @@ func (k *Plans) Make(ctx context.Context, in Input, components Components, clien
 		return nil, problems
 	}
 	for _, f := range cfg.Fragments {
-		f.Former = in.Former[f.Key()]
+		if text, ok := in.Former[f.Key()]; ok {
+			f.Former = text
+		}
 	}
 	var ask func(group, version string) ([]byte, error)
 	if c, err := client(cfg.Cluster); err == nil { // opening reports the error

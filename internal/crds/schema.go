@@ -82,8 +82,8 @@ var limits = map[reflect.Type]map[string]tags.Field{
 }
 
 // left are the keys of a route that its custom resource does not have: the object has a name, and
-// cannot be renamed.
-var left = map[string]bool{"name": true, "id": true}
+// cannot be renamed; and the leader of a fleet handles routes that are objects.
+var left = map[string]bool{"name": true, "id": true, "workers": true}
 
 // structSchema returns the schema of a struct of the configuration.
 func structSchema(t reflect.Type) schema {
@@ -103,7 +103,7 @@ func structSchema(t reflect.Type) schema {
 		if doc := docs[f.Key]; doc != "" && t == reflect.TypeFor[config.Route]() {
 			f.Doc = doc
 		}
-		s.Properties[f.Key] = fieldSchema(t.Field(f.Index).Type, f)
+		s.Properties[f.Key] = fieldSchema(t.FieldByIndex(f.Index).Type, f)
 	}
 	return s
 }

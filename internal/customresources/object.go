@@ -49,6 +49,7 @@ type Object struct {
 
 	UID        string
 	Generation int64
+	Created    string // as in the metadata, which authors cannot set
 	Text       []byte // YAML as kubectl get shows it, without the status
 	Status     Status `json:"-"` // as the API server has it
 }
@@ -75,6 +76,7 @@ func parse(kind Kind, text []byte, former *Object) (*Object, error) {
 	var read struct {
 		Metadata struct {
 			Namespace, Name, UID string
+			CreationTimestamp    string
 			Generation           int64
 		}
 		Status Status
@@ -86,7 +88,7 @@ func parse(kind Kind, text []byte, former *Object) (*Object, error) {
 		return nil, err
 	}
 	m := read.Metadata
-	o := &Object{Key: Key{kind, m.Namespace, m.Name}, UID: m.UID, Generation: m.Generation, Status: read.Status}
+	o := &Object{Key: Key{kind, m.Namespace, m.Name}, UID: m.UID, Generation: m.Generation, Created: m.CreationTimestamp, Status: read.Status}
 	if former != nil && former.UID == o.UID && former.Generation == o.Generation {
 		o.Text = former.Text
 		return o, nil
@@ -99,12 +101,17 @@ func parse(kind Kind, text []byte, former *Object) (*Object, error) {
 	return o, err
 }
 
+// Former returns the object with a former text. The API server always has another generation.
+func (o *Object) Former(text []byte) *Object {
+	return &Object{Key: o.Key, UID: o.UID, Created: o.Created, Text: text}
+}
+
 // sameSpec reports whether two objects are the same version of the same object.
 func sameSpec(a, b *Object) bool {
 	return a != nil && b != nil && a.UID == b.UID && a.Generation == b.Generation
 }
 
-// byKey sorts objects.
-func byKey(a, b *Object) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+// byAge sorts objects: the oldest ones first, so that new ones do not displace them at a limit.
+func byAge(a, b *Object) int {
+	return cmp.Or(cmp.Compare(a.Created, b.Created), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltarouter/deltarouter/internal/crds"
@@ -21,6 +22,15 @@ const group = crds.Group
 
 // settle is the time in which further changes join the first one.
 const settle = 100 * time.Millisecond
+
+// The rate of reloads that objects cause, in milliseconds of work: a fifth of the time after the
+// first ones. So one that changes all the time delays others by a few seconds at most, and the
+// router has time for deltas.
+const (
+	workPerSecond = 200
+	workAtOnce    = 20_000
+	workAtLeast   = 200 // of each reload
+)
 
 // Config has the dependencies of a Watcher.
 type Config struct {
@@ -40,6 +50,7 @@ type Watched struct {
 type Watcher struct {
 	cfg     Config
 	changed chan struct{}
+	work    *rate.Limiter
 
 	watched Watched
 	stop    func() // of the running watches; nil: none run
@@ -54,7 +65,7 @@ type Watcher struct {
 // New returns a Watcher with the objects of the last run, which count until the API server has
 // answered.
 func New(cfg Config, last []*Object) *Watcher {
-	w := &Watcher{cfg: cfg, changed: make(chan struct{}, 1), objects: make(map[Key]*Object)}
+	w := &Watcher{cfg: cfg, changed: make(chan struct{}, 1), work: rate.NewLimiter(workPerSecond, workAtOnce), objects: make(map[Key]*Object)}
 	for _, o := range last {
 		w.objects[o.Key] = o
 	}
@@ -64,11 +75,11 @@ func New(cfg Config, last []*Object) *Watcher {
 // Changed receives a value after objects were added, deleted, or got another spec.
 func (w *Watcher) Changed() <-chan struct{} { return w.changed }
 
-// Objects returns the present objects in a fixed order.
+// Objects returns the present objects, the oldest ones first.
 func (w *Watcher) Objects() []*Object {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.SortedFunc(maps.Values(w.objects), byKey)
+	return slices.SortedFunc(maps.Values(w.objects), byAge)
 }
 
 // Statuses returns the status of the watches.
@@ -118,7 +129,7 @@ func (w *Watcher) Follow(ctx context.Context, watched Watched) {
 	w.stop = func() { cancel(); running.Wait() }
 }
 
-// Stop ends the watches. The objects stay.
+// Stop ends the watches. The objects stay, and a change that waits is still reported.
 func (w *Watcher) Stop() {
 	if w.stop != nil {
 		w.stop()
@@ -127,10 +138,6 @@ func (w *Watcher) Stop() {
 		}
 	}
 	w.mu.Lock()
-	if w.pending != nil {
-		w.pending.Stop()
-		w.pending = nil
-	}
 	w.factory = nil
 	w.mu.Unlock()
 	w.stop = nil
@@ -174,12 +181,20 @@ func (w *Watcher) await(ctx context.Context, synced []<-chan struct{}) {
 	}
 }
 
-// touch reports a change after a moment. mu is held.
+// Worked takes the duration of the work after a change. Long work delays the next changes.
+func (w *Watcher) Worked(d time.Duration) {
+	if more := min(int(d.Milliseconds()), workAtOnce) - workAtLeast; more > 0 {
+		w.work.ReserveN(time.Now(), more)
+	}
+}
+
+// touch reports a change after a moment, or when there is time for its work. mu is held.
 func (w *Watcher) touch() {
 	if w.pending != nil {
 		return
 	}
-	w.pending = time.AfterFunc(settle, func() {
+	wait := max(settle, w.work.ReserveN(time.Now(), workAtLeast).Delay())
+	w.pending = time.AfterFunc(wait, func() {
 		w.mu.Lock()
 		w.pending = nil
 		w.mu.Unlock()

@@ -2,9 +2,7 @@ package customresources
 
 import (
 	"log/slog"
-	"os"
-	"path/filepath"
-	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -79,6 +77,62 @@ func testWatcherChanges(t *testing.T) {
 	if !changed() || names(w) != "kept" {
 		t.Errorf("after a deletion: got %s", names(w))
 	}
+	cache.Delete(event.Key{Namespace: "ns", Name: "kept"})
+	w.Follow(t.Context(), Watched{})
+	if !changed() {
+		t.Error("the watches were replaced, and a change that waited is lost")
+	}
+}
+
+// TestPace shows that the first changes are reported at once, that an object which changes all the
+// time does not cause more reloads than there is time for, and that others wait for seconds only.
+func TestPace(t *testing.T) { synctest.Test(t, testPace) }
+
+func testPace(t *testing.T) {
+	w := New(Config{Log: slog.New(slog.DiscardHandler)}, nil)
+	defer w.Stop()
+	cache, generation := store{index.NewStore(), w, Route}, 0
+	// changes changes an object all the time, and returns the number of reloads
+	changes := func(work, during time.Duration) (n int) {
+		for end := time.Now().Add(during); time.Now().Before(end); {
+			generation++
+			cache.Put(object(t, "flaps", strconv.Itoa(generation), strconv.Itoa(generation)))
+			time.Sleep(settle / 2) // of the bubble's clock
+			select {
+			case <-w.Changed():
+				n++
+				w.Worked(work)
+			default:
+			}
+		}
+		return n
+	}
+	if n := changes(time.Second, 2*time.Second); n < 10 {
+		t.Errorf("%d of the first changes were reported", n)
+	}
+	changes(time.Second, time.Minute) // until there is no time left
+	if n := changes(time.Second, time.Minute); n < 8 || n > 16 {
+		t.Errorf("%d reloads of a second in a minute", n)
+	}
+	if n := changes(time.Millisecond, time.Minute); n < 40 || n > 70 {
+		t.Errorf("%d short reloads in a minute", n)
+	}
+}
+
+// TestOldestFirst shows that new objects come behind old ones, whatever their names are: a limit
+// rejects the last ones.
+func TestOldestFirst(t *testing.T) {
+	w := New(Config{Log: slog.New(slog.DiscardHandler)}, nil)
+	defer w.Stop()
+	for name, created := range map[string]string{"a": "2026-11-23T10:00:01Z", "b": "2026-11-23T09:59:59Z", "c": "2026-11-23T10:00:01Z"} {
+		text := `{"metadata":{"name":"` + name + `","namespace":"ns","uid":"u","generation":1,"resourceVersion":"1","creationTimestamp":"` + created + `"}}`
+		o, err := event.ParseObject(&event.Resource{GroupVersionResource: schema.GroupVersionResource{}}, text)
+		must.Succeed(t, err)
+		store{index.NewStore(), w, Route}.Put(o)
+	}
+	if got := names(w); got != "b a c" {
+		t.Errorf("got %s", got)
+	}
 }
 
 // TestText shows that the text of an object is that of kubectl get, without the status.
@@ -104,32 +158,5 @@ spec:
 `
 	if string(o.Text) != want || o.Status.condition(ready).Status != "True" || o.Key.String() != "route/web -n ns" {
 		t.Errorf("got %s: %+v\n%s", o.Key, o.Status, o.Text)
-	}
-}
-
-// TestSaved shows that the objects are read as they were written, and that a damaged file is
-// ignored.
-func TestSaved(t *testing.T) {
-	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	if got := Load(dir, log); got.Objects != nil {
-		t.Errorf("got %+v", got)
-	}
-	saved := Saved{
-		Objects:  []*Object{{Key: Key{Route, "ns", "web"}, UID: "u", Generation: 3, Text: []byte("a: b\n")}},
-		Accepted: map[string][]byte{"ns\x00route/web": []byte("a: c\n")},
-	}
-	must.Succeed(t, saved.Save(dir))
-	if got := Load(dir, log); !reflect.DeepEqual(got, saved) {
-		t.Errorf("got %+v", got)
-	}
-	must.Succeed(t, os.WriteFile(filepath.Join(dir, savedFile), []byte("{"), 0o600))
-	if got := Load(dir, log); got.Objects != nil {
-		t.Errorf("got %+v", got)
-	}
-	if Load("", log).Objects != nil || saved.Save("") != nil {
-		t.Error("without a folder nothing is saved")
-	}
-	if saved.Save(filepath.Join(dir, "none")) == nil {
-		t.Error("a folder that does not exist is no error")
 	}
 }

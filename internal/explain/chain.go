@@ -115,9 +115,7 @@ func (o *offline) makes(ctx context.Context, route *config.Route, d *event.Delta
 		return nil
 	}
 	if route.Emit == nil {
-		plain := chain.Event(d, route.Name)
-		found.events = append(found.events, &plain)
-		return nil
+		return o.plain(ctx, route, d, found)
 	}
 	program, err := o.env.Compile(route.Emit.Text, expr.Emit, route.From...)
 	if err != nil {
@@ -139,5 +137,23 @@ func (o *offline) makes(ctx context.Context, route *config.Route, d *event.Delta
 		}
 		found.events = append(found.events, &one)
 	}
+	return nil
+}
+
+// plain adds the event of a route without a handler.
+func (o *offline) plain(ctx context.Context, route *config.Route, d *event.Delta, found *explained) error {
+	programs, err := o.withOf(route)
+	if err != nil {
+		return err
+	}
+	extended := *d
+	if len(programs) > 0 {
+		if extended.With, err = expr.With(ctx, programs, o.look(ctx, d)); err != nil {
+			found.unknown, found.result = "its with: "+err.Error(), Unknown
+			return nil
+		}
+	}
+	one := chain.Event(&extended, route.Name)
+	found.events = append(found.events, &one)
 	return nil
 }

@@ -139,6 +139,9 @@ func (o *offline) route(ctx context.Context, route *config.Route, d *event.Delta
 		}
 	}
 	if e.Verdict == Matches {
+		if err := o.with(ctx, route, d, &e); err != nil {
+			return e, err
+		}
 		return e, o.waits(ctx, route, d, &e)
 	}
 	return e, nil

@@ -190,17 +190,19 @@ func groupVersion(object rawjson.Value) (group, version string) {
 	return gv.Group, gv.Version
 }
 
-// sourcesOf returns the sources with objects of the kind of this one. If the resource is not built
-// in, it is assumed to be the plural of the kind.
-func (o *offline) sourcesOf(object rawjson.Value) (names []string) {
+func (o *offline) sourcesOf(object rawjson.Value) []string { return SourcesOf(o.cfg, o.known, object) }
+
+// SourcesOf returns the names of the sources with objects of the kind of this one, in alphabetical
+// order. If the resource of a source is not known, it is assumed to be the plural of the kind.
+func SourcesOf(cfg *config.Config, known *compile.Schemas, object rawjson.Value) (names []string) {
 	group, version := groupVersion(object)
 	kind := object.Get("kind").Str()
-	for _, name := range slices.Sorted(maps.Keys(o.cfg.Sources)) {
-		g, v, resource, err := config.ParseResource(o.cfg.Sources[name].Resource)
+	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
+		g, v, resource, err := config.ParseResource(cfg.Sources[name].Resource)
 		if err != nil || g != group || v != version {
 			continue
 		}
-		if known, ok := o.known.Set.Resource(g, v, resource); ok && known.Kind == kind || !ok && types.Plural(kind, resource) {
+		if r, ok := known.Set.Resource(g, v, resource); ok && r.Kind == kind || !ok && types.Plural(kind, resource) {
 			names = append(names, name)
 		}
 	}

@@ -142,7 +142,7 @@ func (d *DeadLetters) Letters(ctx context.Context, route string, after uint64, l
 	}
 	err = d.each(ctx, ids, func(letter checkpoint.Letter) {
 		s := d.show(ctx, letter)
-		s.Delta.Object, s.Delta.OldObject = nil, nil
+		s.Delta.Object, s.Delta.OldObject, s.Call = nil, nil, nil
 		if s.Delta.Event != nil {
 			s.Delta.Event.Data = nil
 		}
@@ -189,6 +189,7 @@ func (d *DeadLetters) show(ctx context.Context, l checkpoint.Letter) api.Letter 
 			Op: of.Op.String(), Source: of.Source, Key: of.Key().String(), UID: o.UID(), ResourceVersion: o.ResourceVersion(),
 			Initial: of.Initial, Stale: of.Stale, Redelivered: of.Redelivered, Object: o.JSON(),
 		},
+		Call: l.Call,
 	}
 	if of.New != nil && of.Old != nil {
 		shown.Delta.OldObject = of.Old.JSON()
@@ -197,7 +198,9 @@ func (d *DeadLetters) show(ctx context.Context, l checkpoint.Letter) api.Letter 
 		shown.Delta.Event = &api.Event{ID: e.ID, Type: e.Type, Subject: e.Subject, Route: e.Route, Data: e.Data}
 	}
 	if access.From(ctx) != nil && !d.objects.Load().mayListSeen(ctx, shown.Route) {
-		// A sink, a handler or an upstream route may have made them of other objects.
+		// A sink, a handler or an upstream route may have made them of other objects. The call may have
+		// had other deltas, and looked objects up.
+		shown.Call = nil
 		if shown.Error = hidden; shown.Delta.Event != nil {
 			shown.Delta.Event = &api.Event{Route: shown.Delta.Event.Route}
 		}
@@ -287,10 +290,12 @@ func (d *DeadLetters) Drop(ctx context.Context, which api.Selection) (outcome ap
 }
 
 // identityOnly reports whether the dead letter has only the identity of an object that may still
-// exist. The route then needs the present state of the object.
+// exist: it is a Secret, or was too large for the stream of a fleet and has no resourceVersion. The
+// route then needs the present state of the object.
 func identityOnly(d *event.Delta) bool {
-	r := d.Object().Resource()
-	return r.Group == "" && r.Resource == "secrets" && !ended(d)
+	o := d.Object()
+	r := o.Resource()
+	return (r.Group == "" && r.Resource == "secrets" || o.ResourceVersion() == "") && !ended(d)
 }
 
 func ended(d *event.Delta) bool { return d.New == nil }

@@ -4,9 +4,11 @@ package inspect
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -25,15 +27,21 @@ type Inventory struct {
 	catalog  *index.Catalog
 	watches  map[string][]informer.Spec // by source, in the order of the catalog's stores
 	stores   map[string][]*index.Store  // by source, in the same order
+	specs    map[string]map[string]index.Spec
 	handlers []api.HandlerStatus
 	// seen has, by route, the sources whose objects the route may show in its results.
-	seen map[string][]string
+	seen   map[string][]string
+	remote map[string]remote // by instance of a handler on workers
+	// environment returns a new environment for the expressions of API queries.
+	environment func() expr.EnvConfig
 	// env compiles the expressions of API queries. It is made at its first use.
 	env func() (*expr.Env, error)
 	// routes compiles the filters of routes again, for taps.
 	routes func() (*expr.Env, error)
 	scoped map[string]scoped // the routes of fragments, by name
-	// replaced is closed when a reload replaces the inventory; nil: never.
+	// view identifies the stores and their indexes; empty: it differs from all others.
+	view string
+	// replaced is closed when a reload replaces the inventory by one with another view; nil: never.
 	replaced chan struct{}
 }
 
@@ -44,11 +52,35 @@ type Current struct{ inventory atomic.Pointer[Inventory] }
 // Load returns the inventory.
 func (c *Current) Load() *Inventory { return c.inventory.Load() }
 
-// Store replaces the inventory, and ends the streams of objects of the previous one.
+// Store replaces the inventory. It ends the streams of objects of the previous one, unless both
+// have the same view: a reload that changes only routes, which authors of objects can cause at any
+// time, does not concern a stream. Calls do not overlap.
 func (c *Current) Store(inv *Inventory) {
-	if before := c.inventory.Swap(inv); before != nil && before.replaced != nil {
+	before := c.Load()
+	same := before != nil && before.view != "" && before.view == inv.view
+	if same {
+		inv.replaced = before.replaced
+	}
+	c.inventory.Store(inv)
+	if before != nil && before.replaced != nil && !same {
 		close(before.replaced)
 	}
+}
+
+// viewOf identifies the stores of a plan and their indexes.
+func viewOf(p *compile.Plan, stores map[informer.Spec]*index.Store, indexes map[string]map[string]index.Spec) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q", p.Defines()) // filters of streams may use them
+	for _, name := range slices.Sorted(maps.Keys(p.Sources)) {
+		fmt.Fprintf(&b, "\n%q", name)
+		for _, spec := range p.Sources[name].Specs {
+			fmt.Fprintf(&b, " %+v %p", spec, stores[spec])
+		}
+		for _, one := range slices.Sorted(maps.Keys(indexes[name])) {
+			fmt.Fprintf(&b, " %q %q", one, indexes[name][one].Name)
+		}
+	}
+	return b.String()
 }
 
 // NewCurrent has an inventory with the configuration only. It is used until the stores are open.
@@ -62,8 +94,8 @@ func NewCurrent(cfg *config.Config) *Current {
 // configured names of each source's indexes.
 func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores map[informer.Spec]*index.Store, indexes map[string]map[string]index.Spec) *Inventory {
 	inv := &Inventory{
-		config: p.Config, catalog: index.NewCatalog(), watches: make(map[string][]informer.Spec), stores: make(map[string][]*index.Store),
-		seen: seenBy(p), replaced: make(chan struct{}),
+		config: p.Config, catalog: index.NewCatalog(), watches: make(map[string][]informer.Spec), stores: make(map[string][]*index.Store), specs: indexes,
+		seen: seenBy(p), view: viewOf(p, stores, indexes), replaced: make(chan struct{}),
 	}
 	for name, source := range p.Sources {
 		var all []*index.Store
@@ -83,8 +115,10 @@ func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores m
 	}
 	types, owners := p.Types, p.Owners
 	inv.scoped = make(map[string]scoped)
+	inv.remote = make(map[string]remote)
 	for i := range p.Routes {
 		route := &p.Routes[i]
+		inv.addRemote(route)
 		if route.Fragment == nil {
 			continue
 		}
@@ -94,13 +128,14 @@ func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores m
 			catalog: func() *index.Catalog { return inv.scopedCatalog(route.Scope(), indexes) },
 		}
 	}
-	inv.env = sync.OnceValues(func() (*expr.Env, error) {
+	inv.environment = func() expr.EnvConfig {
 		cfg := compile.Environment(inv.config, types, owners)
 		for name := range cfg.Sources {
 			cfg.Sources[name] = inv.indexes(name)
 		}
-		return expr.NewEnv(cfg)
-	})
+		return cfg
+	}
+	inv.env = sync.OnceValues(func() (*expr.Env, error) { return expr.NewEnv(inv.environment()) })
 	inv.routes = sync.OnceValues(func() (*expr.Env, error) { return expr.NewEnv(compile.Environment(inv.config, types, owners)) })
 	return inv
 }
@@ -156,21 +191,27 @@ func NewCache(objects *Current, factory *informer.Factory) *Cache {
 	return &Cache{objects, factory, make(chan struct{}, queriesAtOnce), make(chan struct{}, maxStreams)}
 }
 
+// source returns the configured part of the description of a source.
+func (inv *Inventory) source(name string) api.SourceInfo {
+	of := inv.config.Sources[name]
+	return api.SourceInfo{
+		Name: name, Resource: of.Resource, Namespaces: of.Namespaces, NamespaceSelector: of.NamespaceSelector,
+		Cache: of.Cache, Indexes: inv.indexes(name),
+	}
+}
+
 // Sources implements api.Cache.
-func (s *Cache) Sources(ctx context.Context) []api.SourceInfo {
+func (s *Cache) Sources(ctx context.Context) ([]api.SourceInfo, error) {
 	inv := s.objects.Load()
 	var all []api.SourceInfo
 	for _, name := range slices.Sorted(maps.Keys(inv.config.Sources)) {
-		source := inv.config.Sources[name]
 		status, _ := s.factory.Status(name)
-		info := api.SourceInfo{
-			Name: name, Resource: source.Resource, Namespaces: source.Namespaces, NamespaceSelector: source.NamespaceSelector,
-			Cache: source.Cache, Indexes: inv.indexes(name), Synced: status.Synced,
-		}
+		info := inv.source(name)
+		info.Synced = status.Synced
 		if info.Hidden = !inv.mayList(ctx, name); !info.Hidden {
 			info.Objects, info.Reason, info.Selected = inv.catalog.Count(name, "", ""), status.Reason, status.Namespaces
 		}
 		all = append(all, info)
 	}
-	return all
+	return all, nil
 }

@@ -42,26 +42,32 @@ func (s *Cache) Query(ctx context.Context, q api.Query) (answer api.Answer, err 
 		return answer, ctx.Err()
 	}
 	inv := s.objects.Load()
-	source, filter, err := inv.understand(ctx, "list", q)
+	p, err := inv.pager(ctx, q)
 	if err != nil {
 		return answer, err
+	}
+	status, _ := s.factory.Status(q.Source)
+	p.Synced, p.Reason = status.Synced, inv.reason(ctx, q.Source, status.Reason)
+	found, version := s.collect(inv, q, nil)
+	p.ResourceVersion = version
+	page, more := first(found, q.After, p.most())
+	return p.fill(ctx, page, more)
+}
+
+// pager checks a query, and begins its page.
+func (inv *Inventory) pager(ctx context.Context, q api.Query) (*pager, error) {
+	source, filter, err := inv.understand(ctx, "list", q)
+	if err != nil {
+		return nil, err
 	}
 	selector, err := selectorOf(q.Labels)
 	if err != nil {
-		return answer, err
+		return nil, err
 	}
-	answer.Source, answer.Resource = q.Source, source.Resource
-	status, _ := s.factory.Status(q.Source)
-	answer.Synced, answer.Reason = status.Synced, inv.reason(ctx, q.Source, status.Reason)
-	found, version := s.collect(inv, q, nil)
-	answer.ResourceVersion = version
-	most := q.Limit
-	if filter != nil || selector != nil {
-		most = max(most, scanAtOnce)
-	}
-	page, more := first(found, q.After, most)
-	p := pager{Answer: answer, query: q, selector: selector, filter: filter, cache: redactedCache{inv.catalog}, deadline: time.Now().Add(scanTime)}
-	return p.fill(ctx, page, more)
+	return &pager{
+		Answer: api.Answer{Source: q.Source, Resource: source.Resource},
+		query:  q, selector: selector, filter: filter, cache: redactedCache{inv.catalog}, deadline: time.Now().Add(scanTime),
+	}, nil
 }
 
 // understand checks the rights on the objects of a query, before anything of them is used. It
@@ -84,9 +90,9 @@ func (inv *Inventory) understand(ctx context.Context, verb string, q api.Query) 
 	if q.Filter == "" {
 		return source, nil, nil
 	}
-	env, err := inv.env()
+	env, err := inv.envFor(ctx, q.Source)
 	if err != nil {
-		return nil, nil, &api.QueryError{Message: "filter: " + err.Error()}
+		return nil, nil, err
 	}
 	filter, err := env.Compile(q.Filter, expr.Query, q.Source)
 	if err != nil {
@@ -198,6 +204,14 @@ type pager struct {
 	cache    expr.Cache
 	deadline time.Time
 	bytes    int
+}
+
+// most returns the number of objects that are evaluated for the page.
+func (p *pager) most() int {
+	if p.filter != nil || p.selector != nil {
+		return max(p.query.Limit, scanAtOnce)
+	}
+	return p.query.Limit
 }
 
 // fill adds the matching objects to the page. It evaluates at least one object, so that a client

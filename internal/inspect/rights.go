@@ -11,13 +11,18 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/access"
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/pkg/authz"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
 // everything is the right to list all objects of a cluster. It is asked for where the sources of a
 // text are not known any more.
-var everything = access.Right{Verb: "list", Group: "*", Resource: "*"}
+var everything = authz.Right{Verb: "list", Group: "*", Resource: "*"}
+
+// listSources is the right to see the names and the resources of all sources.
+var listSources = authz.Right{Verb: "get", Path: "/deltarouter/v1/sources"}
 
 // seenBy returns, by route, the sources whose objects the route may show in its results: its own,
 // those of its look-ups and of its watches, and those of its upstream routes.
@@ -50,14 +55,14 @@ func seenBy(p *compile.Plan) map[string][]string {
 
 // rights returns the rights that kubectl would need for objects of a source. An empty namespace
 // means all namespaces of the source.
-func (inv *Inventory) rights(verb, source, namespace, name string) (all []access.Right) {
+func (inv *Inventory) rights(verb, source, namespace, name string) (all []authz.Right) {
 	of := inv.config.Sources[source]
 	if of == nil {
-		return []access.Right{everything}
+		return []authz.Right{everything}
 	}
 	group, _, resource, err := config.ParseResource(of.Resource)
 	if err != nil {
-		return []access.Right{everything}
+		return []authz.Right{everything}
 	}
 	if name != "" && verb == "list" {
 		verb = "get"
@@ -67,13 +72,13 @@ func (inv *Inventory) rights(verb, source, namespace, name string) (all []access
 		namespaces = of.Namespaces
 	}
 	for _, n := range namespaces {
-		all = append(all, access.Right{Verb: verb, Group: group, Resource: resource, Namespace: n, Name: name})
+		all = append(all, authz.Right{Verb: verb, Group: group, Resource: resource, Namespace: n, Name: name})
 	}
 	return all
 }
 
 // rightsToAll returns the rights on all objects of some sources.
-func (inv *Inventory) rightsToAll(verb string, sources []string) (all []access.Right) {
+func (inv *Inventory) rightsToAll(verb string, sources []string) (all []authz.Right) {
 	for _, source := range sources {
 		all = append(all, inv.rights(verb, source, "", "")...)
 	}
@@ -82,13 +87,13 @@ func (inv *Inventory) rightsToAll(verb string, sources []string) (all []access.R
 
 // rightsToSeen returns the rights on all objects that a route sees. An empty route means all
 // routes.
-func (inv *Inventory) rightsToSeen(verb, route string) []access.Right {
+func (inv *Inventory) rightsToSeen(verb, route string) []authz.Right {
 	if route == "" {
 		return inv.rightsToAll(verb, slices.Sorted(maps.Keys(inv.config.Sources)))
 	}
 	seen, ok := inv.seen[route]
 	if !ok {
-		return []access.Right{everything}
+		return []authz.Right{everything}
 	}
 	return inv.rightsToAll(verb, seen)
 }
@@ -126,7 +131,7 @@ func (inv *Inventory) mayRead(ctx context.Context, verb string, q api.Query) err
 	if denied, ok := errors.AsType[*access.Error](err); known && (!ok || denied.Status != http.StatusForbidden) {
 		return err
 	}
-	has, failed := access.Has(ctx, access.Right{Verb: "get", Path: "/deltarouter/v1/sources"})
+	has, failed := access.Has(ctx, listSources)
 	switch {
 	case failed != nil:
 		return failed
@@ -136,17 +141,49 @@ func (inv *Inventory) mayRead(ctx context.Context, verb string, q api.Query) err
 	return &access.Error{Status: http.StatusForbidden, Message: fmt.Sprintf("user %q may not %s these objects of source %q", access.From(ctx).Name, verb, q.Source)}
 }
 
+// envFor returns the environment for the filter of a query. Callers without the right to list the
+// sources know those only whose objects they may list, and no defines, which may name others: so a
+// mistake in a filter does not say which other sources exist.
+func (inv *Inventory) envFor(ctx context.Context, queried string) (env *expr.Env, err error) {
+	all, err := access.Has(ctx, listSources)
+	if err != nil {
+		return nil, err
+	}
+	if all {
+		env, err = inv.env()
+	} else {
+		cfg := inv.environment()
+		for source := range cfg.Sources {
+			if source != queried && !inv.mayList(ctx, source) {
+				delete(cfg.Sources, source)
+				delete(cfg.Types, source)
+				delete(cfg.Owners, source)
+				delete(cfg.ManagedFields, source)
+			}
+		}
+		cfg.Define = nil
+		env, err = expr.NewEnv(cfg)
+	}
+	if err != nil {
+		return nil, &api.QueryError{Message: "filter: " + err.Error()}
+	}
+	return env, nil
+}
+
 // hidden replaces a text of a status that may name objects.
 const hidden = "(not shown: you may not list all objects that the text may name)"
 
 // reason returns the reason for the state of a source. It may name objects of all namespaces, so a
-// caller who may read only some of them gets a text without it.
+// caller with a right to only some of them gets a text without it.
 func (inv *Inventory) reason(ctx context.Context, source, text string) string {
 	if text == "" || inv.mayList(ctx, source) {
 		return text
 	}
 	return hidden
 }
+
+// NewRights makes an inventory of a process without caches. It is for [Inventory.Show] only.
+func NewRights(p *compile.Plan) *Inventory { return &Inventory{config: p.Config, seen: seenBy(p)} }
 
 // Show removes the texts that may name objects from a status, unless its reader may list these
 // objects.
@@ -168,7 +205,7 @@ func (inv *Inventory) Show(ctx context.Context, s api.Status) api.Status {
 	for i := range s.Checks {
 		c := &s.Checks[i]
 		switch kind, name, _ := strings.Cut(c.Name, "/"); kind {
-		case "config", "includes", "state": // about files
+		case "config", "includes", "state", "fleet", "lease": // about files, NATS and the Lease
 		case "sources":
 			hide(&c.Message, inv.mayList, name)
 		case "routes":

@@ -18,6 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/access"
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/pkg/authz"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -25,7 +26,7 @@ import (
 )
 
 // as returns a context of the requests of a user with some rights, each as the text of an
-// [access.Right].
+// [authz.Right].
 func as(t *testing.T, rights ...string) context.Context {
 	t.Helper()
 	cluster := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,11 +38,11 @@ func as(t *testing.T, rights ...string) context.Context {
 		}
 		var review authorizationv1.SubjectAccessReview
 		_ = json.NewDecoder(r.Body).Decode(&review) // then nothing is allowed
-		var right access.Right
+		var right authz.Right
 		if a := review.Spec.ResourceAttributes; a != nil {
-			right = access.Right{Verb: a.Verb, Group: a.Group, Resource: a.Resource, Namespace: a.Namespace, Name: a.Name}
+			right = authz.Right{Verb: a.Verb, Group: a.Group, Resource: a.Resource, Namespace: a.Namespace, Name: a.Name}
 		} else if a := review.Spec.NonResourceAttributes; a != nil {
-			right = access.Right{Verb: a.Verb, Path: a.Path}
+			right = authz.Right{Verb: a.Verb, Path: a.Path}
 		}
 		review.Status.Allowed = slices.Contains(rights, right.String())
 		_ = json.NewEncoder(w).Encode(review) // the client then fails
@@ -125,6 +126,33 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// TestFilterHidesSources shows that a filter of a caller without the right to list the sources does
+// not find out which sources exist, nor their resources: hidden ones are unknown.
+func TestFilterHidesSources(t *testing.T) {
+	// Guarantee: api-access
+	w := newWatched(t)
+	const one = `list configmaps in namespace "one"`
+	textOf := func(filter string, rights ...string) string {
+		_, err := w.Query(as(t, rights...), api.Query{Source: "maps", Namespace: "one", Filter: filter, Limit: 1})
+		return fmt.Sprint(err)
+	}
+	for _, filter := range []string{`list("NAME").size() == 1`, `list("NAME.byToken", "x").size() == 1`, `get("NAME", "one", "s") != null`, `count("NAME") > 0`} {
+		exists, not := textOf(strings.ReplaceAll(filter, "NAME", "secrets"), one), textOf(strings.ReplaceAll(filter, "NAME", "mapping"), one)
+		if strings.ReplaceAll(exists, "secrets", "NAME") != strings.ReplaceAll(not, "mapping", "NAME") || exists == "<nil>" {
+			t.Errorf("%s: a source that exists: %s\none that does not: %s", filter, exists, not)
+		}
+		if may := textOf(strings.ReplaceAll(filter, "NAME", "sekrets"), one); strings.Contains(may, `"secrets"`) {
+			t.Errorf("%s: %s", filter, may)
+		}
+	}
+	if got := textOf(`list("secrets").size() == 1`, one, "list secrets in all namespaces"); got != "<nil>" {
+		t.Errorf("a source that the caller may list: %s", got)
+	}
+	if got := textOf("object.metadata.name == 'a'", one); got != "<nil>" {
+		t.Errorf("a filter without look-ups: %s", got)
+	}
+}
+
 // TestRightsComeFirst shows that a client without rights does not take the place of another one,
 // nor wait for one, while the API server is asked about it.
 func TestRightsComeFirst(t *testing.T) {
@@ -154,7 +182,9 @@ func TestSourcesHidesNumbers(t *testing.T) {
 	w := newWatched(t)
 	w.apply(t, "one/a 1", "two/b 2")
 	got := make(map[string]string)
-	for _, s := range w.Sources(as(t, "list secrets in all namespaces", `list configmaps in namespace "one"`)) {
+	sources, err := w.Sources(as(t, "list secrets in all namespaces", `list configmaps in namespace "one"`))
+	must.Succeed(t, err)
+	for _, s := range sources {
 		got[s.Name] = fmt.Sprint(s.Objects, s.Hidden)
 	}
 	if want := map[string]string{"maps": "0 true", "secrets": "0 false"}; !maps.Equal(got, want) {
@@ -285,6 +315,7 @@ func TestLettersAreGuarded(t *testing.T) {
 	letters := sixLetters(t)
 	for i := range letters {
 		letters[i].Delta.Event = &event.Event{ID: "i", Type: "made", Route: "first", Data: []byte(`{"a":1}`)}
+		letters[i].Call = []byte(`{"handler":"h"}`)
 	}
 	must.Succeed(t, d.store.Add(t.Context(), letters))
 	inv := *d.objects.Load()
@@ -309,7 +340,7 @@ func TestLettersAreGuarded(t *testing.T) {
 		t.Errorf("without rights: %+v, %v", list, err)
 	}
 	one, err := d.Letter(user, 1)
-	if err != nil || one == nil || one.Error != hidden || one.Delta.Event.Data != nil || one.Delta.Event.Type != "" {
+	if err != nil || one == nil || one.Error != hidden || one.Delta.Event.Data != nil || one.Delta.Event.Type != "" || one.Call != nil {
 		t.Errorf("got %+v, %v", one, err)
 	}
 	if one, err = d.Letter(user, 5); one != nil || err != nil {

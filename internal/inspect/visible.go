@@ -6,12 +6,13 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/access"
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/pkg/authz"
 )
 
 // rightTo returns the right to get the object of a dead letter, or all objects beside it.
-func rightTo(l checkpoint.Letter, named bool) access.Right {
+func rightTo(l checkpoint.Letter, named bool) authz.Right {
 	of, key := l.Delta.Object().Resource(), l.Delta.Key()
-	right := access.Right{Verb: "get", Group: of.Group, Resource: of.Resource, Namespace: key.Namespace}
+	right := authz.Right{Verb: "get", Group: of.Group, Resource: of.Resource, Namespace: key.Namespace}
 	if named {
 		right.Name = key.Name
 	}
@@ -33,7 +34,7 @@ func (d *DeadLetters) visible(ctx context.Context, ids []uint64, limit int) (vis
 	if access.From(ctx) == nil {
 		return ids, nil
 	}
-	known := make(map[access.Right]bool)
+	known := make(map[authz.Right]bool)
 	for chunk := range slices.Chunk(ids, lettersAtOnce) {
 		letters, err := d.store.Load(chunk)
 		if err != nil {

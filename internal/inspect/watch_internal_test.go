@@ -5,13 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
+	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -284,6 +290,64 @@ func TestWatchCutsOff(t *testing.T) {
 		t.Error("a stream that has ended keeps an object")
 	}
 	runtime.KeepAlive(w)
+}
+
+// TestWatchContinues shows that a stream continues if a reload leaves the stores and their indexes
+// as they are, and that it still ends with a later reload that does not.
+func TestWatchContinues(t *testing.T) {
+	w := newWatched(t)
+	reload := func(view string) {
+		next := *w.objects.Load()
+		next.view, next.replaced = view, make(chan struct{})
+		w.objects.Store(&next)
+	}
+	reload("the same")
+	var got []string
+	err := w.Watch(t.Context(), api.Query{Source: "maps"}, func(e api.WatchEvent) error {
+		got = append(got, e.Type)
+		switch e.Type {
+		case api.WatchListed:
+			reload("the same")
+			reload("the same")
+			w.apply(t, "one/a 1")
+		case api.WatchAdded:
+			reload("another")
+		}
+		return nil
+	})
+	must.Fail(t, err, errReloaded.Error())
+	if want := []string{api.WatchListed, api.WatchAdded}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestViewOf shows which changes of a configuration leave the streams as they are.
+func TestViewOf(t *testing.T) {
+	pods, nodes := informer.Spec{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}, informer.Spec{Namespace: "ns"}
+	stores := map[informer.Spec]*index.Store{pods: index.NewStore(), nodes: index.NewStore()}
+	plan := func(source string, specs ...informer.Spec) *compile.Plan {
+		return &compile.Plan{Config: &config.Config{}, Sources: map[string]compile.Source{source: {Specs: specs}}}
+	}
+	indexes := func(name, of string) map[string]map[string]index.Spec {
+		return map[string]map[string]index.Spec{"pods": {name: {Name: of}}}
+	}
+	first := viewOf(plan("pods", pods), stores, indexes("byNode", "1"))
+	if viewOf(plan("pods", pods), stores, indexes("byNode", "1")) != first {
+		t.Error("the same sources are another view")
+	}
+	for name, other := range map[string]string{
+		"another name":    viewOf(plan("pod", pods), stores, indexes("byNode", "1")),
+		"another watch":   viewOf(plan("pods", pods, nodes), stores, indexes("byNode", "1")),
+		"another store":   viewOf(plan("pods", pods), map[informer.Spec]*index.Store{pods: stores[nodes]}, indexes("byNode", "1")),
+		"a renamed index": viewOf(plan("pods", pods), stores, indexes("byHost", "1")),
+		"a changed index": viewOf(plan("pods", pods), stores, indexes("byNode", "2")),
+		"a removed index": viewOf(plan("pods", pods), stores, nil),
+		"a source less":   viewOf(plan("pods"), stores, nil),
+	} {
+		if other == first {
+			t.Errorf("%s is the same view", name)
+		}
+	}
 }
 
 // TestWatchEnds shows that a stream ends with its context and with a reload, and that the next one

@@ -79,8 +79,9 @@ func newWatched(t *testing.T) *watched {
 	h := &holder{held: make(chan struct{}), release: make(chan struct{})}
 	factory := informer.New(informer.Config{Metrics: m, Log: log, Downstream: h})
 	inv := &Inventory{
-		config: cfg, catalog: index.NewCatalog(), watches: make(map[string][]informer.Spec), stores: make(map[string][]*index.Store),
-		env: func() (*expr.Env, error) { return env, nil }, replaced: make(chan struct{}),
+		config: cfg, catalog: index.NewCatalog(), watches: make(map[string][]informer.Spec), stores: make(map[string][]*index.Store), specs: make(map[string]map[string]index.Spec),
+		environment: func() expr.EnvConfig { return compile.Environment(cfg, nil, nil) },
+		env:         func() (*expr.Env, error) { return env, nil }, replaced: make(chan struct{}),
 	}
 	injectors := make(map[string]*informer.Injector)
 	for _, w := range []struct{ source, index, namespace, resource string }{
@@ -92,6 +93,7 @@ func newWatched(t *testing.T) *watched {
 		injectors[w.source+w.namespace], err = factory.Watch(spec, store, informer.Source{Name: w.source}).Injector("")
 		must.Succeed(t, err)
 		inv.watches[w.source], inv.stores[w.source] = append(inv.watches[w.source], spec), append(inv.stores[w.source], store)
+		inv.specs[w.source] = specs
 		inv.catalog.Add(w.source, inv.stores[w.source], specs)
 	}
 	current := &Current{}

@@ -19,21 +19,41 @@ const (
 // Overlay contains the writes of one call over a KV. The call itself sees them at once; other calls
 // see them after [Overlay.Commit] has succeeded. It is safe for concurrent use.
 type Overlay struct {
-	kv    plugins.KV
-	clock timer.Clock
-	limit int64
+	kv     plugins.KV
+	shared plugins.SharedKV // kv, if it is one
+	clock  timer.Clock
+	limit  int64
 
 	mu     sync.Mutex
 	done   bool // the call is over
 	writes []plugins.KVWrite
 	latest map[string]int // in writes, by key
 	growth int64          // of the bytes in use
+	// of the values that were read or written, when that happened first; only of a shared KV
+	revisions map[string]uint64
 }
 
 // NewOverlay returns an overlay without writes. The KV may hold limit bytes, see [plugins.KVSize].
 // It may be nil if the handler has none: only Commit and Reset may be called then.
 func NewOverlay(kv plugins.KV, clock timer.Clock, limit int64) *Overlay {
-	return &Overlay{kv: kv, clock: clock, limit: limit}
+	o := &Overlay{kv: kv, clock: clock, limit: limit}
+	o.shared, _ = kv.(plugins.SharedKV)
+	return o
+}
+
+// read returns a committed value. mu is held.
+func (o *Overlay) read(key string) ([]byte, bool) {
+	if o.shared == nil {
+		return o.kv.Get(key)
+	}
+	value, revision, ok := o.shared.Read(key)
+	if _, known := o.revisions[key]; !known {
+		if o.revisions == nil {
+			o.revisions = make(map[string]uint64)
+		}
+		o.revisions[key] = revision
+	}
+	return value, ok
 }
 
 // Get returns the value that the call sees.
@@ -44,7 +64,7 @@ func (o *Overlay) Get(key string) ([]byte, bool) {
 		w := &o.writes[i]
 		return w.Value, !w.Delete && (w.Expires.IsZero() || o.clock.Now().Before(w.Expires))
 	}
-	return o.kv.Get(key)
+	return o.read(key)
 }
 
 // Set records a value, which is not copied. It expires after ttl milliseconds, or never if ttl is 0
@@ -94,14 +114,14 @@ func (o *Overlay) size(key string) int64 {
 	} else if ok {
 		return plugins.KVSize(key, o.writes[i].Value)
 	}
-	if value, ok := o.kv.Get(key); ok {
+	if value, ok := o.read(key); ok {
 		return plugins.KVSize(key, value)
 	}
 	return 0
 }
 
 // Commit applies the writes, all or none, and ends the call. The error is [plugins.ErrKVFull] if
-// other calls have taken the room.
+// other calls have taken the room, or one of [plugins.SharedKV].
 func (o *Overlay) Commit() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -110,8 +130,12 @@ func (o *Overlay) Commit() error {
 	if len(writes) == 0 {
 		return nil
 	}
-	o.writes, o.growth = nil, 0 // the KV may keep them
+	revisions := o.revisions
+	o.writes, o.growth, o.revisions = nil, 0, nil // the KV may keep them
 	clear(o.latest)
+	if o.shared != nil {
+		return o.shared.CommitIf(writes, revisions, o.limit)
+	}
 	return o.kv.Commit(writes, o.limit)
 }
 
@@ -121,5 +145,6 @@ func (o *Overlay) Reset() {
 	defer o.mu.Unlock()
 	clear(o.writes)
 	clear(o.latest)
+	clear(o.revisions)
 	o.writes, o.growth, o.done = o.writes[:0], 0, false
 }

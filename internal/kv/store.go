@@ -47,7 +47,8 @@ var _ plugins.KV = (*Store)(nil)
 type entry struct {
 	Entry
 
-	at int // in Store.ends; -1: it does not expire
+	at       int    // in Store.ends; -1: it does not expire
+	revision uint64 // see Store.Apply
 }
 
 // New returns a store with these entries. A durable store collects its changes until [Store.Dirty]
@@ -150,6 +151,13 @@ func (s *Store) Withhold() {
 	s.secret = true
 }
 
+// Withheld reports whether the values may not reach the disk.
+func (s *Store) Withheld() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.secret
+}
+
 func (s *Store) touch(key string) {
 	if s.dirty != nil && !s.secret {
 		s.dirty[key] = struct{}{}
@@ -158,7 +166,7 @@ func (s *Store) touch(key string) {
 
 func (s *Store) set(e Entry) {
 	s.remove(e.Key)
-	kept := &entry{e, -1}
+	kept := &entry{Entry: e, at: -1}
 	s.entries[e.Key] = kept
 	s.size += plugins.KVSize(e.Key, e.Value)
 	if !e.Expires.IsZero() {

@@ -22,31 +22,6 @@ func set(key, value string) plugins.KVWrite {
 	return plugins.KVWrite{Key: key, Value: []byte(value)}
 }
 
-func TestQuota(t *testing.T) {
-	s := kv.New(timer.Real(), false)
-	one := plugins.KVSize("a", []byte("1"))
-	if err := s.Commit([]plugins.KVWrite{set("a", "1"), set("b", "2")}, 2*one); err != nil {
-		t.Fatal("there is room for both:", err)
-	}
-	for name, writes := range map[string][]plugins.KVWrite{
-		"one more":                       {set("c", "3")},
-		"a longer value":                 {set("a", "11")},
-		"removed twice, and two instead": {{Key: "a", Delete: true}, {Key: "a", Delete: true}, set("c", "3"), set("d", "4")},
-	} {
-		if err := s.Commit(writes, 2*one); !errors.Is(err, plugins.ErrKVFull) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if v, _ := s.Get("a"); string(v) != "1" || s.Size() != 2*one {
-			t.Errorf("%s: something of it was done: %q, %d bytes", name, v, s.Size())
-		}
-	}
-	if err := s.Commit([]plugins.KVWrite{set("c", "3"), {Key: "a", Delete: true}}, 2*one); err != nil {
-		t.Error("what counts is what is there in the end:", err)
-	}
-	// After the limit was lowered, a write that reduces the size succeeds.
-	must.Report(t, s.Commit([]plugins.KVWrite{set("c", "")}, one/2))
-}
-
 func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := kv.New(timer.Real(), true)
@@ -146,8 +121,14 @@ func TestWithhold(t *testing.T) {
 	// Guarantee: secrets-off-disk
 	s := kv.New(timer.Real(), true, kv.Entry{Key: "old", Value: []byte("1")})
 	must.Succeed(t, s.Commit([]plugins.KVWrite{set("new", "2"), {Key: "gone", Delete: true}}, 1000))
+	if s.Withheld() {
+		t.Error("it is withheld from the beginning")
+	}
 	s.Withhold()
 	s.Withhold()
+	if !s.Withheld() {
+		t.Error("it is not withheld")
+	}
 	c := s.Dirty()
 	slices.Sort(c.Removed)
 	if len(c.Put) > 0 || !slices.Equal(c.Removed, []string{"gone", "new", "old"}) {

@@ -13,7 +13,7 @@ type additions struct {
 	pause             uint64 // the first added function, see pause.go
 	table             uint64 // see refs
 	pauses            bool   // the module gets functions for pauses
-	bulk              bool   // the module gets functions that fill and copy, see bulk.go
+	bulk              bool   // the module gets functions that fill and copy, see pause.go
 	blocks            list   // functions whose results are also the results of added blocks
 	refs              list   // functions that the added table contains, see slot
 }
@@ -30,9 +30,9 @@ func newAdditions(m *module) *additions {
 func (a *additions) functions() int {
 	switch {
 	case a.bulk:
-		return 4
+		return 5
 	case a.pauses:
-		return 2
+		return 3
 	}
 	return 0
 }
@@ -58,7 +58,7 @@ func (l *list) lookup(item int) int {
 // emit assembles the rewritten module. The code section was rewritten before.
 func (a *additions) emit() *Module {
 	sections := a.m.sections
-	out := &Module{Fuel: a.fresh("rtr_fuel"), Stack: a.fresh("rtr_stack"), Imports: a.m.imports, StackLimit: a.m.cfg.Stack}
+	out := &Module{Fuel: a.fresh("rtr_fuel"), Stack: a.fresh("rtr_stack"), Functions: len(a.m.funcs), Imports: a.m.imports, StackLimit: a.m.cfg.Stack}
 	exports := []export{{out.Fuel, exportGlobal, a.fuel}, {out.Stack, exportGlobal, a.stack}}
 	if a.m.cfg.Slice > 0 {
 		out.Mark, out.Slice = a.fresh("rtr_mark"), a.m.cfg.Slice
@@ -136,6 +136,7 @@ const (
 	typePause = iota // the added function that calls the host for a pause
 	typeHost         // the host's function
 	typeArm          // the added function that receives the host's function
+	typeCold         // the added function that checks the guest before a cold call
 	typeBulk         // the added functions that fill and copy
 	ownTypes         // the number of these types
 )
@@ -171,6 +172,7 @@ func (a *additions) typeSection(old []byte) []byte {
 			0x60, 0, 0, // typePause
 			0x60, 1, typeI64, 1, typeI64,
 			0x60, 1, typeFuncref, 0,
+			0x60, 1, typeI32, 0,
 			0x60, 3, typeI32, typeI32, typeI32, 3, typeI32, typeI32, typeI32,
 		}
 	}
@@ -186,7 +188,7 @@ func (a *additions) functionSection(old []byte) []byte {
 		return old
 	}
 	b := appendMore(old, a.functions())
-	for _, n := range []int{typePause, typeArm, typeBulk, typeBulk}[:a.functions()] {
+	for _, n := range []int{typePause, typeArm, typeCold, typeBulk, typeBulk}[:a.functions()] {
 		b = appendUint(b, uint64(len(a.m.types)+n))
 	}
 	return b

@@ -57,6 +57,7 @@ type mod struct {
 	elems   [][]byte
 	data    [][]byte // passive or active; counted
 	custom  []byte
+	oneType bool // all functions have the type () → ()
 }
 
 func u(n int) []byte { return binary.AppendUvarint(nil, uint64(n)) }
@@ -105,8 +106,12 @@ func (m mod) assemble() []byte {
 		imports[i] = append(slices.Clone(im), 0, 0)
 	}
 	for i, f := range m.funcs {
-		index = append(index, u(len(types)))
-		types = append(types, slices.Concat([]byte{0x60}, sized(f.params), sized(f.results)))
+		if m.oneType {
+			index = append(index, u(0))
+		} else {
+			index = append(index, u(len(types)))
+			types = append(types, slices.Concat([]byte{0x60}, sized(f.params), sized(f.results)))
+		}
 		locals := f.locals
 		if locals == nil {
 			locals = []byte{0}

@@ -138,6 +138,20 @@ func TestStopped(t *testing.T) {
 			funcs:  []fn{{name: "f", body: code(num(0), callInd, 0, 0)}},
 			tables: [][]byte{{0x70, 0, 1}}, elems: [][]byte{code(0, num(0), end, 1, 0)},
 		}, "out of stack"},
+		{"recursion by cold calls", mod{funcs: []fn{{name: "f", body: code(call, 1, unreachable)}, {body: code(call, 0, unreachable)}}}, "out of stack"},
+		{"recursion by a cold call of a function in no cycle", mod{funcs: []fn{
+			{name: "f", body: code(num(1), ifThen, void, call, 1, unreachable, end)}, {body: code(call, 2)}, {body: code(call, 0)},
+		}}, "out of stack"},
+		{"cold calls in a loop", mod{funcs: []fn{
+			{name: "f", body: forever(num(0), ifThen, void, call, 1, unreachable, end)}, {body: code(call, 0)},
+		}}, "out of fuel"},
+		{"cold call within a loop", mod{funcs: []fn{
+			{name: "f", body: forever(call, 1)}, {body: code(num(0), ifThen, void, call, 0, unreachable, end)},
+		}}, "out of fuel"},
+		{"recursion by types that are equal", mod{
+			funcs:  []fn{{name: "f", body: code(num(0), callInd, 2, 0)}, {body: code(call, 0)}},
+			tables: [][]byte{{0x70, 0, 1}}, elems: [][]byte{code(0, num(0), end, 1, 1)},
+		}, "out of stack"},
 		{"recursion in a loop", one(forever(call, 0)), "out of stack"},
 		{"memory.fill in a loop", one(forever(num(0), num(0), num(0xffff), 0xfc, 11, 0)), "out of fuel"},
 		{"memory.fill of all memory", grown, "out of fuel"},

@@ -19,7 +19,7 @@ type edit struct {
 	cached bool // the fuel is in a local, see cacheLoops
 	pauses bool // editCharge: the guest may pause here, see pause.go
 	again  bool // the loop starts again after the pause
-	bulk   byte // editSized: the instruction, see bulk.go
+	bulk   byte // editSized: the instruction, see pause.go
 }
 
 // place is a position in a body.
@@ -36,6 +36,7 @@ const (
 	editCharge editKind = iota // takes weight from the fuel; traps if too little is left
 	editSized                  // takes fuel according to the size on top of the stack
 	editCall                   // stores the stack in use
+	editCold                   // checks the guest before a cold call
 	editLoad                   // copies the fuel into a local, if cached
 	editStore                  // copies the fuel back, if cached
 	editPause                  // lets the guest pause, see pause.go
@@ -58,17 +59,19 @@ const (
 // place: the charge that pays for it, and the gap.
 //
 // The gap is the largest weight that can have been executed since the last pause or function entry
-// on any way to the place. Loop heads pause, and so do the entries of functions that call others.
-// Three kinds of code remain: code without loops, which may be as long as a module; code behind
-// calls, since many nested calls may return one after another; and functions without calls. So a
-// pause is inserted wherever the gap would exceed longestGap. A called function may return with a
-// gap as large, so a pause also precedes a memory access behind a call. Only little code that takes
-// no time is exempt.
+// on any way to the place. Loop heads pause, and so do the entries of functions in a cycle of
+// calls. Three kinds of code remain: code without loops, which may be as long as a module; code
+// behind calls, since many nested calls may return one after another; and functions in no cycle of
+// calls. So a pause is inserted wherever the gap would exceed longestGap. A called function in a
+// cycle may return with a gap as large, so a pause also precedes a memory access behind such a
+// call. Only little code that takes no time is exempt. A called function in no cycle adds its
+// largest gap.
 type charges struct {
 	edits   []edit
 	current int   // the edit that pays for the current place, or none
 	parent  int   // the charge that the current one may join
 	gap     int64 // see above
+	most    int64 // the largest gap so far
 	called  int32 // the end of the last call instruction
 	pauses  bool  // the guest pauses
 	sized   bool  // some charges depend on a size
@@ -92,7 +95,7 @@ func (c *charges) add(e edit) {
 func (c *charges) pay(weight int64) {
 	if c.reachable() {
 		c.edits[c.current].weight += weight
-		c.gap += weight
+		c.grow(weight)
 	}
 }
 
@@ -102,7 +105,7 @@ func (c *charges) paySized(at place, in instruction) {
 		return
 	}
 	c.keepGap(at, true)
-	c.gap += int64(in.weight)
+	c.grow(int64(in.weight))
 	c.sized = true
 	c.blocks += sizedBlocks
 	c.add(edit{place: at, kind: editSized, scale: in.scale, weight: int64(in.weight), bulk: in.bulk})
@@ -192,12 +195,20 @@ func (c *charges) pause(at place) {
 	c.blocks++
 }
 
-// call records a call: the called function may return with a gap of longestGap.
-func (c *charges) call(next place, imported bool) {
-	c.gap = longestGap
-	if imported {
-		c.gap = 0 // an imported function leaves compiled code
+func (c *charges) grow(weight int64) {
+	c.gap += weight
+	c.most = max(c.most, c.gap)
+}
+
+// call records a call.
+func (c *charges) call(next place, to *fact) {
+	switch {
+	case to.host:
+		c.gap = 0
+	case to.wild:
+		c.gap = longestGap
 	}
+	c.grow(to.gap)
 	c.called = next.at
 }
 
@@ -207,6 +218,7 @@ func (c *charges) join(gap int64) {
 		c.gap = 0
 	}
 	c.gap = max(c.gap, gap)
+	c.most = max(c.most, c.gap)
 }
 
 // cache keeps the fuel in a local within a loop.

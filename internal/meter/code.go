@@ -1,15 +1,19 @@
 package meter
 
-import "math"
+import (
+	"bytes"
+	"math"
+)
 
 // code rewrites the functions of a module, one after the other.
 type code struct {
 	added    *additions
 	function function // the function that is read
+	facts    facts
 	values   int      // of all functions, see Config.MaxValues
 	squares  int      // of all functions, see Config.MaxBlocks
 	body     []byte   // of the function that is written
-	out      []byte
+	bodies   [][]byte // of the functions that were written
 }
 
 // rewrite returns the code section, including the added functions.
@@ -19,18 +23,49 @@ func (c *code) rewrite(s *reader) ([]byte, error) {
 	if defined := len(m.funcs) - m.imported; n != defined {
 		s.fail(at, "%d functions, and %d with code", defined, n)
 	}
-	c.out = appendUint(make([]byte, 0, len(s.b)+len(s.b)/2), uint64(n+c.added.functions()))
+	var bodies []reader
 	for i := m.imported; s.ok() && i < len(m.funcs); i++ {
 		at, size := s.at(), s.u32()
 		if size > m.cfg.MaxBody {
 			s.fail(at, "function %d has %d bytes, more than the limit of %d", i, size, m.cfg.MaxBody)
 		}
 		if b := s.sub(int(size)); s.ok() {
-			s.err = c.add(i, b)
+			bodies = append(bodies, b)
 		}
 	}
 	s.end("a section")
-	return c.added.appendFunctions(c.out), s.err
+	if err := c.addAll(bodies); err != nil {
+		return nil, err
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	out := appendUint(make([]byte, 0, len(s.b)+len(s.b)/2), uint64(n+c.added.functions()))
+	for _, b := range c.bodies {
+		out = appendSized(out, b)
+	}
+	return c.added.appendFunctions(out), nil
+}
+
+// addAll rewrites the functions, callees first. The error is that of the first function with one.
+func (c *code) addAll(bodies []reader) (err error) {
+	m := c.added.m
+	g := newGraph(m, bodies, c.added.pauses)
+	c.facts = newFacts(g)
+	c.bodies = make([][]byte, len(bodies))
+	first := len(m.funcs)
+	for _, node := range g.order {
+		defined := node - m.imported
+		switch {
+		case node >= len(m.funcs):
+			c.facts.joinType(node)
+		case defined >= 0 && defined < len(bodies):
+			if bad := c.add(node, bodies[defined]); bad != nil && node < first {
+				first, err = node, bad
+			}
+		}
+	}
+	return err
 }
 
 // The limits of all functions together, as multiples of the limits of one function.
@@ -45,10 +80,9 @@ func (c *code) add(index int, b reader) error {
 	*f = function{
 		body:    body{reader: b, m: m, number: index},
 		charges: charges{edits: f.charges.edits[:0], pauses: c.added.pauses},
-		frames:  f.frames[:0], loops: f.loops[:0], targets: f.targets, callers: f.callers,
+		frames:  f.frames[:0], loops: f.loops[:0], targets: f.targets, facts: &c.facts,
 	}
 	f.read(&m.types[m.funcs[index]])
-	f.callers = append(f.callers, f.calls)
 	if c.values += f.values; c.values/valuesShare > int(m.cfg.MaxValues) {
 		f.body.failAt(0, "the functions have more than %d values: too large to compile", valuesShare*int64(m.cfg.MaxValues))
 	}
@@ -62,10 +96,11 @@ func (c *code) add(index int, b reader) error {
 	if !f.body.ok() {
 		return f.body.err
 	}
+	f.conclude()
 	w := writer{added: c.added, b: c.body[:0]}
 	w.function(f)
 	c.body = w.b
-	c.out = appendSized(c.out, w.b)
+	c.bodies[index-m.imported] = bytes.Clone(w.b)
 	return nil
 }
 

@@ -27,23 +27,29 @@
 // blocks. The instructions before the table, 16 at most, run before they are paid. The caller of a
 // function pays for its entry.
 //
-// A loop without calls keeps the fuel in a local, and stores it when it is left. If such a loop
-// traps for another reason, Fuel still has its value from before the loop.
+// A loop without calls, cold ones aside, keeps the fuel in a local, and stores it when it is left.
+// If such a loop traps for another reason, Fuel still has its value from before the loop.
 //
 // # The stack
 //
-// A function that calls others adds an estimate of its frame to Stack at its entry and keeps the
-// sum in a local. It stores the sum before each call, so that no code is needed after the call.
-// Functions without calls are not counted.
+// A tracked function adds an estimate of its frame to Stack at its entry and keeps the sum in a
+// local. It stores the sum before each call that needs it, so that no code is needed after the
+// call. Tracked are the functions in a cycle of calls, those that call a tracked one or the host,
+// and those whose frame, with the frames below, exceeds 1 KiB. A tracked function counts the frames
+// of the others that it calls as its own. Functions without calls are not counted. See graph.go.
+//
+// A call that an unreachable follows is cold, such as that of a function that panics. A function
+// that is added checks fuel and stack before it, and counts the frames that were not counted, so
+// that the entries of functions that only may panic need no check.
 //
 // # Pauses
 //
 // With a Slice, a guest pauses after each slice of fuel, see pause.go: the engine leaves compiled
 // code, Go can stop the guest for a moment, and the host reads its clock and decides when the next
-// pause is due. Charges at loop heads and function entries compare the fuel with a third global,
-// Mark, instead of 0. So do some charges in long code and behind calls, see charges.go. A dispatch
-// loop of Go's compiler, which is charged at the ends of its blocks, pauses at its jumps back.
-// Large fills and copies are done in chunks, see bulk.go.
+// pause is due. Charges at loop heads, and at the entries of functions in a cycle of calls, compare
+// the fuel with a third global, Mark, instead of 0. So do some charges in long code and behind
+// calls, see charges.go. A dispatch loop of Go's compiler, which is charged at the ends of its
+// blocks, pauses at its jumps back. Large fills and copies are done in chunks, see pause.go.
 //
 // Between two pauses a guest executes no more than the slice, some 3,000 units of fuel, and one
 // table instruction or memory.init. A memory.init copies at most the data of the module.

@@ -38,10 +38,14 @@ type function struct {
 	charges charges
 	frames  []frame
 	loops   []span
-	callers []bool // for each function read before: whether it calls others
+	facts   *facts
 	values  int    // see Config.MaxValues
 	blocks  int    // see Config.MaxBlocks
-	calls   bool   // it calls other functions
+	calls   bool   // it calls other functions, cold calls aside
+	loud    bool   // it has a cold call, or calls a function with one that is not tracked
+	tracked bool   // it counts its stack
+	entry   bool   // it may pause at its entry
+	below   int64  // the most bytes of the frames of a called function that is not tracked
 	cached  bool   // it has loops that keep the fuel in a local
 	seen    int    // the number of instructions
 	held    int    // bytes of the results of calls with several results
@@ -143,45 +147,73 @@ func (f *function) control(at int, op byte) {
 		f.charges.leave()
 	case opCall:
 		callee := f.body.index(len(f.body.m.funcs), "function")
-		imported := callee < f.body.m.imported
-		f.charges.keepGap(f.place(at), !imported && !f.pausing(callee))
-		if imported {
+		if !f.body.ok() {
+			return
+		}
+		to := f.facts.of(callee)
+		f.beforeCall(at, to)
+		if callee < f.body.m.imported {
 			f.charges.pay(importCost)
 		}
-		if f.body.ok() {
-			f.call(at, f.body.m.funcs[callee], callCost, imported)
-		}
+		f.call(at, f.body.m.funcs[callee], callCost, to)
 	case opCallIndirect:
 		typ := f.body.index(len(f.body.m.types), "type")
 		f.body.index(f.body.m.tables, "table")
-		f.charges.keepGap(f.place(at), true)
-		if f.body.ok() {
-			f.call(at, typ, indirectCost, false)
+		if !f.body.ok() {
+			return
 		}
+		to := f.facts.ofType(typ)
+		f.beforeCall(at, to)
+		f.call(at, typ, indirectCost, to)
 	}
 }
 
-// pausing reports whether a function of the module is known to pause at its entry. Functions
-// further behind in the module were not read yet.
-func (f *function) pausing(callee int) bool {
-	defined := callee - f.body.m.imported
-	return callee == f.body.number && f.calls || defined < len(f.callers) && f.callers[defined]
+// beforeCall keeps the gap small enough for a function that does not pause at its entry.
+func (f *function) beforeCall(at int, to *fact) {
+	c := &f.charges
+	switch {
+	case f.cold(): // see coldFunction
+	case to.checked:
+		c.keepGap(f.place(at), false)
+	case c.gap+to.gap >= longestGap && c.gap > cheap && c.pauses && c.reachable():
+		c.pause(f.place(at))
+	}
 }
 
-func (f *function) call(at, typ int, cost int64, imported bool) {
+func (f *function) call(at, typ int, cost int64, to *fact) {
 	t := &f.body.m.types[typ]
 	passed := len(t.params) + len(t.results)
 	f.values += passed + callValues
 	if f.charges.reachable() {
-		f.calls, f.frames[len(f.frames)-1].calls = true, true
 		if len(t.results) > 1 {
 			f.held += t.size
 		}
 		f.passed = max(f.passed, t.size)
 		f.charges.pay(cost + entryCharge + int64(passed)/4)
+		f.stack(at, to)
+	}
+	if !f.cold() {
+		f.charges.call(f.next(), to)
+	}
+}
+
+// cold reports whether the call that was read is cold.
+func (f *function) cold() bool { return f.charges.pauses && f.body.cold() }
+
+// stack records a call for the count of the stack.
+func (f *function) stack(at int, to *fact) {
+	if f.cold() {
+		f.loud = true
+		f.store(at, 0)
+		f.charges.add(edit{place: place{at: int32(at)}, kind: editCold})
+		return
+	}
+	f.calls, f.frames[len(f.frames)-1].calls = true, true
+	f.tracked, f.loud = f.tracked || to.tracked, f.loud || to.loud
+	f.below = max(f.below, to.stack)
+	if to.tracked || to.loud {
 		f.charges.add(edit{place: place{at: int32(at)}, kind: editCall})
 	}
-	f.charges.call(f.next(), imported)
 }
 
 // jump reads the label of a branch.

@@ -3,6 +3,7 @@ package meter_test
 import (
 	"bytes"
 	"context"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -47,6 +48,17 @@ func outcomeOf(ctx context.Context, m api.Module, arg uint64) (o outcome) {
 	return o
 }
 
+// erratic returns the fuel of a call whose slices are of all sizes.
+func erratic(t *testing.T, in api.Module, m *meter.Module, pause *pauser, arg uint64) uint64 {
+	slice, rng := pause.slice, rand.New(rand.NewPCG(arg, 3))
+	pause.paused = func() { pause.slice = rng.Int64N(1 << rng.IntN(20)) }
+	defer func() { pause.slice, pause.paused = slice, nil }()
+	const much = 1 << 50
+	fill(in, m, much)
+	_ = outcomeOf(t.Context(), in, arg)
+	return much - in.ExportedGlobal(m.Fuel).(api.MutableGlobal).Get()
+}
+
 // compare runs a generated module unchanged and rewritten, with enough fuel and with too little.
 func compare(t *testing.T, seed uint64, counting, interpreted bool, slice int64) {
 	t.Helper()
@@ -87,10 +99,23 @@ func compare(t *testing.T, seed uint64, counting, interpreted bool, slice int64)
 		fuel := in.ExportedGlobal(m.Fuel).(api.MutableGlobal)
 		const much = 1 << 50
 		fill(in, m, much)
+		last, most := uint64(0), uint64(0)
+		look := func() {
+			now := in.ExportedGlobal("counter").Get()
+			most, last = max(most, now-last), now
+		}
+		pause.paused = look
 		if got := outcomeOf(ctx, in, arg); !got.equal(want) {
 			t.Fatalf("seed %d, %d: plain: %x %s; metered: %x %s", seed, arg, want.results, want.trap, got.results, got.trap)
 		}
+		if look(); counting && slice > 0 && most > uint64(slice)+longestGap {
+			t.Errorf("seed %d: %d instructions between two pauses", seed, most)
+		}
+		pause.paused = nil
 		used := much - fuel.Get()
+		if again := erratic(t, start(1), m, pause, arg); want.trap == "" && again != used {
+			t.Errorf("seed %d: %d used, and %d with other slices", seed, used, again)
+		}
 		if used > much {
 			t.Fatalf("seed %d: %d used", seed, used)
 		}
@@ -117,6 +142,9 @@ func compare(t *testing.T, seed uint64, counting, interpreted bool, slice int64)
 		}
 	}
 }
+
+// longestGap bounds the weight between two pauses in addition to a slice.
+const longestGap = 3000
 
 // slack is the weight that may be executed before it is paid: a table of branches at the head of a
 // loop, and the code that leads to it.

@@ -2,6 +2,7 @@ package meter_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/tetratelabs/wazero"
@@ -28,6 +29,16 @@ func TestGaps(t *testing.T) {
 		}}
 	}
 	tail := slices.Concat(code(num(0), set, 0), work(3))
+	// functions of which each calls the next one, once or twice, and works before or behind
+	chain := func(n int, body func(next []byte) []byte) mod {
+		m := mod{}
+		for i := range n {
+			m.funcs = append(m.funcs, fn{locals: locals, body: body(code(call, u(i+1)))})
+		}
+		m.funcs = append(m.funcs, fn{locals: locals, body: work(2)})
+		m.funcs[0].name = "f"
+		return m
+	}
 	leaf := func(n int) fn { return fn{locals: locals, body: work(n)} }
 	tests := map[string]mod{
 		"straight":             {funcs: []fn{arg(fn{name: "f", body: work(20_000)})}},
@@ -39,6 +50,27 @@ func TestGaps(t *testing.T) {
 		"calls of one, and an import": {
 			imports: [][]byte{nopImport},
 			funcs:   []fn{leaf(100), {body: code(call, 1)}, arg(fn{name: "f", body: slices.Repeat(code(call, 1), 1000)})},
+		},
+		"chain, work before":             chain(300, func(next []byte) []byte { return slices.Concat(work(20), next) }),
+		"long chain, little work before": chain(900, func(next []byte) []byte { return slices.Concat(work(1), next) }),
+		"long chain, little work behind": chain(900, func(next []byte) []byte { return slices.Concat(next, work(1)) }),
+		"chain of cold calls":            chain(300, func(next []byte) []byte { return slices.Concat(work(60), next, code(unreachable)) }),
+		"chain of cold calls, behind calls": chain(300, func(next []byte) []byte {
+			return slices.Concat(work(10), code(call, u(300)), next, code(unreachable))
+		}),
+		"chain of cold calls in loops": chain(300, func(next []byte) []byte {
+			return code(loop, void, work(60), num(1), ifThen, void, next, unreachable, end, br, 0, end)
+		}),
+		"chain, work behind": chain(300, func(next []byte) []byte { return slices.Concat(next, work(20)) }),
+		"tree, work before":  chain(12, func(next []byte) []byte { return slices.Concat(work(3), next, next) }),
+		"tree, work behind":  chain(12, func(next []byte) []byte { return slices.Concat(next, next, work(3)) }),
+		"tree, a loop in each": chain(9, func(next []byte) []byte {
+			return code(num(2), set, 1, loop, void, work(9), next, get, 1, num(1), sub, tee, 1, brIf, 0, end)
+		}),
+		"tree of long functions": chain(8, func(next []byte) []byte { return slices.Concat(work(120), next, work(120), next, work(120)) }),
+		"calls by a table": {
+			funcs:  []fn{arg(fn{name: "f", body: slices.Repeat(code(num(0), callInd, 2, 0), 1000)}), leaf(60)},
+			tables: [][]byte{{0x70, 0, 1}}, elems: [][]byte{code(0, num(0), end, 1, 1)},
 		},
 		"calls of a long one":          {funcs: []fn{leaf(5000), arg(fn{name: "f", body: slices.Repeat(code(call, 0), 10)})}},
 		"returns":                      deep(tail),
@@ -64,7 +96,7 @@ func TestGaps(t *testing.T) {
 			g.paused = look
 			end, _ := g.call(t, 1<<40, "f")
 			look()
-			if end != "returned" || last < 500 {
+			if want := map[bool]string{false: "returned", true: "trapped"}[strings.Contains(name, "cold")]; end != want || last < 500 {
 				t.Errorf("%s after %d accesses", end, last)
 			}
 			// An access and its counter weigh 7 together.

@@ -15,7 +15,16 @@ type generator struct {
 	labels   []label
 	funcs    []fn // functions that may be called
 	depth    int
+	total    int // of the functions
+	reach    int // the functions that a function calls
 }
+
+// The functions that a function of a generated module calls.
+const (
+	before     = iota // those before it: no cycle
+	beforeSelf        // and itself
+	everywhere
+)
 
 type label struct {
 	carries byte // type of the value that a branch passes; 0: none
@@ -47,6 +56,7 @@ func generate(seed uint64, counting bool) []byte {
 		data: [][]byte{append([]byte{1}, sized([]byte("some bytes to copy from"))...)},
 	}
 	n := 1 + g.IntN(bodies)
+	g.total, g.reach = n, g.IntN(everywhere+1)
 	for range n {
 		g.b, g.labels = nil, []label{{i32}}
 		g.round()
@@ -59,8 +69,12 @@ func generate(seed uint64, counting bool) []byte {
 	}
 	g.funcs[n-1].name = "f"
 	m.funcs = g.funcs
+	entry := n - 1
+	if g.reach == before {
+		entry = 0
+	}
 	// The second segment lets ref.func name function 0.
-	m.elems = [][]byte{code(0, num(0), end, 1, n-1), {3, 0, 1, 0}}
+	m.elems = [][]byte{code(0, num(0), end, 1, entry), {3, 0, 1, 0}}
 	return m.assemble()
 }
 
@@ -109,7 +123,7 @@ func (g *generator) statements() {
 
 // statement leaves the stack as it is.
 func (g *generator) statement() {
-	n := 14
+	n := 15
 	if g.full() {
 		n = 4
 	}
@@ -158,7 +172,23 @@ func (g *generator) statement() {
 	case 13:
 		g.value(i32)
 		g.branch(brIf, g.IntN(len(g.labels)))
+	case 14:
+		g.cold()
 	}
+}
+
+// cold calls a function that is not to return, as code does that panics.
+func (g *generator) cold() {
+	g.value(i32)
+	g.op(num(31), 0x71 /* and */, 0x45 /* eqz */)
+	g.nest(ifThen, 0, func() {
+		if g.callOne() {
+			g.plain(unreachable)
+			return
+		}
+		g.op(drop)
+	})
+	g.plain(end)
 }
 
 // leave is a block with a branch out of its middle.
@@ -322,13 +352,19 @@ func (g *generator) long(n int) {
 	}
 }
 
-// callOne calls a function, perhaps itself or through the table.
-func (g *generator) callOne() {
+// callOne calls a function, perhaps through the table. It reports whether there is one to call.
+func (g *generator) callOne() bool {
+	n := [...]int{before: len(g.funcs), beforeSelf: len(g.funcs) + 1, everywhere: g.total}[g.reach]
+	if n == 0 {
+		g.op(num(1))
+		return false
+	}
 	g.value(i32)
 	g.value(i64)
 	if g.IntN(3) == 0 {
 		g.op(num(int64(g.IntN(2))), callInd, 1, 0) // 1 is null: a trap
-		return
+	} else {
+		g.op(call, g.IntN(n))
 	}
-	g.op(call, g.IntN(len(g.funcs)+1))
+	return true
 }

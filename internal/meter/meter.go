@@ -69,6 +69,9 @@ type Module struct {
 	// The host calls it once, after it has armed the instance: if it traps, the instance exists, so
 	// the host can ask it for the reason and close it.
 	Start string
+	// Functions is the number of functions of the module, with the imported ones. Those that
+	// metering adds have the indexes behind them.
+	Functions int
 	// Imports are the imports of the module.
 	Imports []Import
 	// StackLimit is Config.Stack, or its default.

@@ -93,7 +93,7 @@ const (
 type instruction struct {
 	imm    immediate
 	weight uint8
-	bulk   byte // see bulk.go
+	bulk   byte // see pause.go
 	scale  scale
 }
 

@@ -7,8 +7,8 @@ import (
 )
 
 // The pause is a function behind those of the module, so that no index changes and no code of the
-// module can refer to it. Loop heads and the entries of functions that call others call it when the
-// fuel is below Mark: every long execution passes one of these. Without fuel it traps. Else it
+// module can refer to it. Loop heads and the entries of functions in a cycle of calls call it when
+// the fuel is below Mark: every long execution passes one of these. Without fuel it traps. Else it
 // calls the host's function, which returns the next Mark. The engine leaves compiled code for that
 // call, so the host's runtime can stop the guest and the host can read its clock.
 //
@@ -40,7 +40,7 @@ func PauseHelper() []byte {
 	return appendSection(b, secCode, []byte{1, 4, 0, opRefFunc, 0, opEnd})
 }
 
-// chargeAt writes a charge. The entry of a function that calls others always pauses.
+// chargeAt writes a charge. The entry of a function in a cycle of calls always pauses.
 func (w *writer) chargeAt(e *edit, entry bool) {
 	to := int64(here)
 	if e.again {
@@ -67,7 +67,7 @@ const here = -1
 // fuel += weight; goto to }
 func (w *writer) pause(weight, to int64) {
 	if w.cached {
-		w.local(opLocalGet, w.below)
+		w.constant(opI64Const, 0)
 	} else {
 		w.global(opGlobalGet, w.added.mark)
 	}
@@ -78,7 +78,7 @@ func (w *writer) pause(weight, to int64) {
 	w.op(opCall)
 	w.b = appendUint(w.b, w.added.pause)
 	if w.cached {
-		w.moveMark()
+		w.move(editLoad)
 	}
 	if to != here {
 		if weight > 0 {
@@ -90,12 +90,6 @@ func (w *writer) pause(weight, to int64) {
 		w.b = appendUint(w.b, uint64(to+1))
 	}
 	w.op(opEnd)
-}
-
-// moveMark copies the mark into the local.
-func (w *writer) moveMark() {
-	w.global(opGlobalGet, w.added.mark)
-	w.local(opLocalSet, w.below)
 }
 
 // dispatch is a loop that begins with a table of branches and nothing else, the form of all
@@ -177,13 +171,14 @@ func (f *function) forward(d *dispatch) bool {
 // The added functions, counted from the pause.
 const (
 	armFunction   = 1 // receives the host's function
-	bulkFunctions = 2 // the first one copies, the second one fills
+	coldFunction  = 2 // checks the guest before a cold call
+	bulkFunctions = 3 // the first one copies, the second one fills
 )
 
 // appendFunctions appends the code of the added functions.
 func (a *additions) appendFunctions(b []byte) []byte {
 	for _, write := range []func(*writer){
-		(*writer).pauseFunction, (*writer).armFunction,
+		(*writer).pauseFunction, (*writer).armFunction, (*writer).coldFunction,
 		func(w *writer) { w.bulkFunction(bulkCopy) }, func(w *writer) { w.bulkFunction(bulkFill) },
 	}[:a.functions()] {
 		w := writer{added: a, b: []byte{0}} // no locals
@@ -213,5 +208,143 @@ func (w *writer) armFunction() {
 	w.local(opTableSet, w.added.table)
 }
 
+// coldFunction writes the function that is called before a cold call: it pauses if it is time, and
+// adds its parameter to the stack in use, see function.coldStack.
+func (w *writer) coldFunction() {
+	w.global(opGlobalGet, w.added.fuel)
+	w.global(opGlobalGet, w.added.mark)
+	w.op(opI64LtS, opIf, emptyBlock, opCall)
+	w.b = appendUint(w.b, w.added.pause)
+	w.op(opEnd)
+	w.global(opGlobalGet, w.added.stack)
+	w.local(opLocalGet, 0)
+	w.op(opI32Add)
+	w.global(opGlobalSet, w.added.stack)
+	w.global(opGlobalGet, w.added.stack)
+	w.constant(opI32Const, int64(w.added.m.cfg.Stack))
+	w.op(opI32GtS, opIf, emptyBlock, opUnreachable, opEnd)
+}
+
 // markOf returns the mark for an amount of fuel.
 func markOf(fuel, slice int64) int64 { return max(0, fuel-slice) }
+
+// One instruction can fill or copy all of the memory, 64 MiB in 20 ms, without a pause. So a call
+// of an added function precedes each fill or copy of more than Config.Chunk bytes. The function
+// takes the operands of the instruction, does all but the last chunk, pauses after each chunk, and
+// returns the operands of the rest. If the operands are out of bounds it does nothing: the
+// instruction itself then traps before it writes.
+
+// The opcodes of the bulk instructions behind their prefix.
+const (
+	bulkNone = 0
+	bulkCopy = 10
+	bulkFill = 11
+)
+
+// chunks writes the call of the added function. The size is in a local.
+func (w *writer) chunks(bulk byte) {
+	if bulk == bulkNone || !w.added.bulk {
+		return
+	}
+	w.local(opLocalGet, w.size)
+	w.constant(opI32Const, int64(w.added.m.cfg.Chunk))
+	w.op(opI32GtU, opIf)
+	w.b = appendInt(w.b, int64(len(w.added.m.types)+typeBulk))
+	if w.cached {
+		w.move(editStore) // the function pauses
+	}
+	w.local(opCall, w.added.pause+bulkFunctions+uint64(bulk-bulkCopy))
+	if w.cached {
+		w.move(editLoad)
+	}
+	w.op(opEnd)
+}
+
+// The parameters of both functions.
+const (
+	bulkTo   = 0
+	bulkFrom = 1 // or the byte to fill with
+	bulkSize = 2
+)
+
+// bulkFunction writes the code of an added function that fills or copies.
+func (w *writer) bulkFunction(bulk byte) {
+	chunk := int64(w.added.m.cfg.Chunk)
+	w.within(bulkTo)
+	if bulk == bulkCopy {
+		w.within(bulkFrom)
+		// If the destination overlaps the source from above, the copy starts at the end.
+		w.local(opLocalGet, bulkTo)
+		w.local(opLocalGet, bulkFrom)
+		w.op(opI32GtU, opIf, emptyBlock)
+		w.backward(chunk)
+		w.op(opEnd)
+	}
+	w.forward(bulk, chunk)
+}
+
+// within returns the operands unchanged if they are out of bounds.
+func (w *writer) within(at uint64) {
+	for _, local := range []uint64{at, bulkSize} {
+		w.local(opLocalGet, local)
+		w.op(opI64ExtendU)
+	}
+	w.op(opI64Add, opMemorySize, 0, opI64ExtendU)
+	w.constant(opI64Const, 16)
+	w.op(opI64Shl, opI64GtU, opIf, emptyBlock)
+	w.rest()
+	w.op(opEnd)
+}
+
+// rest returns the operands of the rest.
+func (w *writer) rest() {
+	w.local(opLocalGet, bulkTo)
+	w.local(opLocalGet, bulkFrom)
+	w.local(opLocalGet, bulkSize)
+	w.op(opReturn)
+}
+
+// step adds a constant to a local.
+func (w *writer) step(local uint64, by int64) {
+	w.local(opLocalGet, local)
+	w.constant(opI32Const, by)
+	w.op(opI32Add)
+	w.local(opLocalSet, local)
+}
+
+// again pauses, and repeats the loop if more than a chunk is left.
+func (w *writer) again(chunk int64) {
+	w.local(opCall, w.added.pause)
+	w.local(opLocalGet, bulkSize)
+	w.constant(opI32Const, chunk)
+	w.op(opI32GtU, opBrIf, 0, opEnd)
+	w.rest()
+}
+
+func (w *writer) forward(bulk byte, chunk int64) {
+	w.op(opLoop, emptyBlock)
+	w.local(opLocalGet, bulkTo)
+	w.local(opLocalGet, bulkFrom)
+	w.constant(opI32Const, chunk)
+	w.op(opMisc, bulk, 0)
+	if bulk == bulkCopy {
+		w.op(0) // index of the source memory
+		w.step(bulkFrom, chunk)
+	}
+	w.step(bulkTo, chunk)
+	w.step(bulkSize, -chunk)
+	w.again(chunk)
+}
+
+func (w *writer) backward(chunk int64) {
+	w.op(opLoop, emptyBlock)
+	w.step(bulkSize, -chunk)
+	for _, local := range []uint64{bulkTo, bulkFrom} {
+		w.local(opLocalGet, local)
+		w.local(opLocalGet, bulkSize)
+		w.op(opI32Add)
+	}
+	w.constant(opI32Const, chunk)
+	w.op(opMisc, bulkCopy, 0, 0)
+	w.again(chunk)
+}

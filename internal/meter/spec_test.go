@@ -46,7 +46,7 @@ type value struct {
 }
 
 // spectest returns the folder of the specification tests in wazero's module.
-func spectest(t *testing.T) string {
+func spectest(t testing.TB) string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/tetratelabs/wazero").Output()
 	if err != nil {

@@ -2,17 +2,23 @@ package meter
 
 // writer appends instructions.
 type writer struct {
-	added        *additions
-	b            []byte
-	depth, size  uint64 // locals: stack in use including this call, operand of a sized charge
-	cache, below uint64 // locals: fuel, mark
-	cached       bool   // the fuel is in the local
-	trap         int64  // label of the block that ends in the trap
+	added       *additions
+	b           []byte
+	depth, size uint64 // locals: stack in use including this call, operand of a sized charge
+	// locals: the fuel in a loop without calls, and below what there is none, see move
+	cache, below uint64
+	// local: the fuel that was stored last; reading the global again takes longer
+	spare   uint64
+	cached  bool  // the fuel is in the local
+	tracked bool  // the function counts its stack
+	cold    int64 // see function.coldStack
+	trap    int64 // label of the block that ends in the trap
 }
 
 // function writes the rewritten code of a function.
 func (w *writer) function(f *function) {
 	w.locals(f)
+	w.cold = f.coldStack()
 	w.op(opBlock, emptyBlock)
 	if f.cached {
 		w.op(opBlock, emptyBlock)
@@ -28,9 +34,11 @@ func (w *writer) function(f *function) {
 		if f.cached && !e.cached {
 			w.trap++ // outside of the block that stores the local
 		}
-		if i == 0 && f.calls {
-			w.chargeAt(e, true)
-			w.guard(f.frameSize(), int64(w.added.m.cfg.Stack))
+		if i == 0 {
+			w.chargeAt(e, f.entry)
+			if f.tracked {
+				w.guard(f.frameSize()+f.below, int64(w.added.m.cfg.Stack))
+			}
 			continue
 		}
 		done += w.edit(e)
@@ -53,8 +61,11 @@ func (w *writer) edit(e *edit) (replaced int32) {
 		w.sized(e.scale, e.weight)
 		w.chunks(e.bulk)
 	case editCall:
-		w.local(opLocalGet, w.depth)
-		w.global(opGlobalSet, w.added.stack)
+		w.storeStack()
+	case editCold:
+		w.storeStack()
+		w.constant(opI32Const, w.cold)
+		w.local(opCall, w.added.pause+coldFunction)
 	case editLoad, editStore:
 		if e.cached {
 			w.move(e.kind)
@@ -72,24 +83,36 @@ func (w *writer) edit(e *edit) (replaced int32) {
 	return 0
 }
 
+// storeStack stores the stack in use before a call. The stack of a function that is not tracked is
+// counted by its callers.
+func (w *writer) storeStack() {
+	if w.tracked {
+		w.local(opLocalGet, w.depth)
+		w.global(opGlobalSet, w.added.stack)
+	}
+}
+
 // locals appends the locals of a function and the added locals.
 func (w *writer) locals(f *function) {
 	var words, longs byte
 	next := uint64(f.body.locals)
-	if f.calls {
+	if f.tracked {
 		w.depth = next
+		w.tracked = true
 		words, next = words+1, next+1
 	}
 	if f.charges.sized {
 		w.size = next
 		words, next = words+1, next+1
 	}
+	w.spare = next
+	longs, next = 1, next+1
 	if f.cached {
 		w.cache = next
-		longs, next = 1, next+1
+		longs, next = 2, next+1
 		if w.added.pauses {
 			w.below = next
-			longs = 2
+			longs = 3
 		}
 	}
 	w.b = appendUint(w.b, uint64(f.body.groups)+uint64(min(words, 1)+min(longs, 1)))
@@ -107,17 +130,29 @@ func (w *writer) local(op byte, index uint64)  { w.b = appendUint(append(w.b, op
 func (w *writer) global(op byte, index uint64) { w.b = appendUint(append(w.b, op), index) }
 func (w *writer) constant(op byte, v int64)    { w.b = appendInt(append(w.b, op), v) }
 
-// move copies the fuel into the local or back.
+// move copies the fuel into the local or back. With pauses, the local holds the fuel up to the next
+// pause: a loop head tests its sign.
 func (w *writer) move(kind editKind) {
 	if kind == editLoad {
 		w.global(opGlobalGet, w.added.fuel)
+		if w.added.pauses {
+			w.global(opGlobalGet, w.added.mark)
+			w.op(opI64Sub)
+		}
 		w.local(opLocalSet, w.cache)
 		if w.added.pauses {
-			w.moveMark()
+			w.constant(opI64Const, 0)
+			w.global(opGlobalGet, w.added.mark)
+			w.op(opI64Sub)
+			w.local(opLocalSet, w.below)
 		}
 		return
 	}
 	w.local(opLocalGet, w.cache)
+	if w.added.pauses {
+		w.global(opGlobalGet, w.added.mark)
+		w.op(opI64Add)
+	}
 	w.global(opGlobalSet, w.added.fuel)
 }
 
@@ -147,15 +182,20 @@ func (w *writer) put() {
 	if w.cached {
 		w.local(opLocalTee, w.cache)
 	} else {
+		w.local(opLocalTee, w.spare)
 		w.global(opGlobalSet, w.added.fuel)
-		w.global(opGlobalGet, w.added.fuel)
+		w.local(opLocalGet, w.spare)
 	}
 }
 
 // check stores the fuel from the top of the stack and traps if it is negative.
 func (w *writer) check() {
 	w.put()
-	w.constant(opI64Const, 0)
+	if w.cached && w.added.pauses {
+		w.local(opLocalGet, w.below)
+	} else {
+		w.constant(opI64Const, 0)
+	}
 	w.op(opI64LtS, opBrIf)
 	w.b = appendUint(w.b, uint64(w.trap))
 }

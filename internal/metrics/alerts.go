@@ -30,6 +30,7 @@ func Alerts() []Alert {
 	alerts := sourceAlerts()
 	alerts = append(alerts, routeAlerts()...)
 	alerts = append(alerts, stateAlerts()...)
+	alerts = append(alerts, fleetAlerts()...)
 	return append(alerts, handlerAlerts()...)
 }
 
@@ -109,6 +110,20 @@ func stateAlerts() []Alert {
 		Expr:        `deltarouter_state_file_bytes / deltarouter_state_file_limit_bytes > 0.8`,
 		Summary:     "The state file is near its maximum size.",
 		Description: "The state file has {{ $value | humanizePercentage }} of the size that state.maxSize allows. At 100 % new deltas wait.",
+	}}
+}
+
+func fleetAlerts() []Alert {
+	return []Alert{{
+		Name: "DeltarouterFleetNATS", Severity: Warning, For: 5 * time.Minute,
+		Expr:        `deltarouter_fleet_nats_problems > 0`,
+		Summary:     "NATS is not as the fleet needs it.",
+		Description: "The leader has found {{ $value }} faults of NATS for over 5 minutes. Deltas for workers wait on its disk, or standbys fall behind.",
+	}, {
+		Name: "DeltarouterFleetStranded", Severity: Warning, For: time.Minute,
+		Expr:        `deltarouter_fleet_stranded_deltas > 0`,
+		Summary:     "Deltas of route {{ $labels.route }} have no workers.",
+		Description: "{{ $value }} deltas of route {{ $labels.route }} wait for workers, which the configuration does not give it any more.",
 	}}
 }
 

@@ -46,6 +46,7 @@ type Metrics struct {
 	RouteActive    *prometheus.GaugeVec // route: other objects for which its condition holds
 	RouteLimitKeys *prometheus.GaugeVec // route: keys of its limit
 	RoutePaused    *prometheus.GaugeVec // route: 1 if it is paused
+	Fleet          Fleet
 	// route, sink: 1 while the circuit breaker of the sink is open
 	SinkUnavailable *prometheus.GaugeVec
 	// route: changes for which its watches were not evaluated yet
@@ -80,6 +81,14 @@ type Metrics struct {
 	buildInfo       *prometheus.GaugeVec // version
 }
 
+// Fleet has the gauges of a fleet beside those of [Replication].
+type Fleet struct {
+	Work     *prometheus.GaugeVec // on the leader: deltas for workers
+	Problems *prometheus.GaugeVec // on the leader: of NATS
+	Stranded *prometheus.GaugeVec // on the leader, by route
+	Owned    *prometheus.GaugeVec // on a worker: partitions, by route
+}
+
 // New returns Metrics with a registry of its own and the metrics of the Go runtime.
 func New() *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
@@ -93,6 +102,10 @@ func New() *Metrics {
 	m.RouteActive = m.gauge("route_active_objects", "Objects for which the condition of a route holds, except pending ones.", "route")
 	m.RouteLimitKeys = m.gauge("route_limit_keys", "Keys of the limit of a route.", "route")
 	m.RoutePaused = m.gauge("route_paused", "1 while a route is paused: until it is resumed or changed, or, if onFailure: pause caused it, the router restarts; router status shows the reason.", "route")
+	m.Fleet.Work = m.gauge("fleet_work_deltas", "On the leader of a fleet: deltas for workers that are not handled yet. Absent while NATS does not answer.")
+	m.Fleet.Problems = m.gauge("fleet_nats_problems", "On the leader of a fleet: faults of the NATS servers and streams that it has found; router status shows them.")
+	m.Fleet.Stranded = m.gauge("fleet_stranded_deltas", "On the leader of a fleet: deltas that wait for workers of a route that has none in the configuration.", "route")
+	m.Fleet.Owned = m.gauge("fleet_partitions", "On a worker: partitions of a route that it owns.", "route")
 	m.SinkUnavailable = m.gauge("route_sink_unavailable", "1 while the circuit breaker of a sink of the route is open.", "route", "sink")
 	m.WatchesChanges = m.gauge("route_watches_backlog_changes", "Changes for which the watches of a route were not evaluated yet.", "route")
 	m.WatchesObjects = m.gauge("route_watches_backlog_objects", "Objects that the watches of a route named and that were not processed yet.", "route")
@@ -188,11 +201,21 @@ func (m *Metrics) Handler() http.Handler {
 // CountDeadLettered returns the number of deltas of a route that became dead letters in this
 // process, stored or only logged.
 func (m *Metrics) CountDeadLettered(route string) float64 {
+	return valueOf(m.RouteDeltas.WithLabelValues(route, DeadLettered))
+}
+
+// valueOf returns the value of a counter or a gauge.
+func valueOf(m prometheus.Metric) float64 {
 	var value dto.Metric
-	if err := m.RouteDeltas.WithLabelValues(route, DeadLettered).Write(&value); err != nil {
+	if err := m.Write(&value); err != nil {
 		return 0
 	}
-	return value.GetCounter().GetValue()
+	return value.GetCounter().GetValue() + value.GetGauge().GetValue() // it has one of the two
+}
+
+// Guests returns the fuel that a handler's guests have used, and their memory in bytes.
+func (m *Metrics) Guests(handler string) (fuel, memory float64) {
+	return valueOf(m.GuestFuel.WithLabelValues(handler)), valueOf(m.GuestMemory.WithLabelValues(handler))
 }
 
 // Registry returns the registry, for tests that read values and for metrics that are computed at

@@ -23,6 +23,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestServed(t *testing.T) {
 	m := metrics.New()
 	m.SetBuildInfo("v1")
+	constant := func(v int64) func() int64 { return func() int64 { return v } }
+	m.SetReplication(metrics.Replication{
+		Behind:    func() (uint64, time.Duration, bool) { return 3, 2 * time.Second, true },
+		Published: constant(4), Snapshots: constant(5), Installed: constant(6), Late: constant(7),
+	})
 	m.SetState(metrics.State{
 		Age: func() time.Duration { return 1500 * time.Millisecond }, Size: func() int64 { return 4096 }, Limit: 1 << 20,
 		Room: func() (int64, bool) { return 8192, true },
@@ -49,6 +54,10 @@ func TestServed(t *testing.T) {
 		"deltarouter_state_file_bytes 4096",
 		"deltarouter_state_file_limit_bytes 1.048576e+06",
 		"deltarouter_state_disk_free_bytes 8192",
+		"deltarouter_fleet_frames_behind 3",
+		"deltarouter_fleet_behind_seconds 2",
+		"deltarouter_fleet_published_bytes_total 4",
+		"deltarouter_fleet_waits_ended_total 7",
 		"deltarouter_config_last_reload_successful 1",
 		`deltarouter_build_info{version="v1"} 1`,
 		"go_goroutines",

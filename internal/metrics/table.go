@@ -24,7 +24,9 @@ type Metric struct {
 // not in it.
 func Table() []Metric {
 	m := New()
+	m.SetReplication(Replication{})
 	m.SetState(State{Limit: 1, Room: func() (int64, bool) { return 0, true }})
+	m.SetLeads(false)
 	slices.SortFunc(m.table, func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
 	return m.table
 }
@@ -52,6 +54,43 @@ func (m *Metrics) SetState(s State) {
 	}
 }
 
+// SetLeads registers the metric of the role in a fleet. It is called at most once.
+func (m *Metrics) SetLeads(leads bool) {
+	m.computed("fleet_leader", "1: this member leads its fleet. 0: it is a standby.", func() float64 {
+		if leads {
+			return 1
+		}
+		return 0
+	})
+}
+
+// Replication has the figures of the replication of the state in a fleet. Its functions are called
+// at each scrape.
+type Replication struct {
+	Behind func() (frames uint64, time time.Duration, known bool)
+	// Published counts bytes, and the others what their names say.
+	Published, Snapshots, Installed, Late func() int64
+}
+
+// SetReplication registers the metrics of the replication. It is called at most once.
+func (m *Metrics) SetReplication(r Replication) {
+	m.computed("fleet_frames_behind", "On a standby: frames of the leader's state file that its own does not have. On the leader: frames that are not in NATS.", func() float64 {
+		frames, _, _ := r.Behind()
+		return float64(frames)
+	})
+	m.computed("fleet_behind_seconds", "On a standby: time since it had the whole state of the leader; NaN until then. On the leader: age of the oldest frame that is not in NATS.", func() float64 {
+		_, behind, known := r.Behind()
+		if !known {
+			return math.NaN()
+		}
+		return behind.Seconds()
+	})
+	m.counted("fleet_published_bytes_total", "Bytes of frames that this member has published to NATS, without snapshots.", r.Published)
+	m.counted("fleet_snapshots_total", "Snapshots of the state file that this member has published to NATS.", r.Snapshots)
+	m.counted("fleet_snapshots_installed_total", "Snapshots that replaced the state file of this member.", r.Installed)
+	m.counted("fleet_waits_ended_total", "With fleet.wait: transactions that were not in NATS after 1s, or while earlier ones were not, and continued without.", r.Late)
+}
+
 func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
 	m.describe(name, "counter", help, labels)
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
@@ -70,6 +109,12 @@ func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVe
 func (m *Metrics) computed(name, help string, value func() float64) {
 	m.describe(name, "gauge", help, nil)
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, value))
+}
+
+// counted registers a counter without labels whose value is read at each scrape.
+func (m *Metrics) counted(name, help string, value func() int64) {
+	m.describe(name, "counter", help, nil)
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, func() float64 { return float64(value()) }))
 }
 
 func (m *Metrics) describe(name, kind, help string, labels []string) {

@@ -35,6 +35,10 @@ type Config struct {
 	// Clock is the clock of batches, retries and ages; waits for the disk and for the end of a
 	// route use real time. nil: the real clock.
 	Clock timer.Clock
+	// Permit is asked before each call of a handler and each write to a sink. If it returns false,
+	// the call does not begin, and its deltas stay pending. It must return at once. nil: all are
+	// permitted.
+	Permit func() bool
 	// Tracer traces the deltas; nil: they are not traced.
 	Tracer *trace.Tracer
 	// Given is called with the events that a route has handed to a downstream route, which is the
@@ -44,6 +48,13 @@ type Config struct {
 	// limit suppressed it, or it was rejected for good. It must return at once, and must not call
 	// the pipeline, which may hold a lock. nil: it is not called.
 	Refused func(route string, d *event.Delta, suppressed bool)
+	// Settled is called with the numbers of deltas, see [Work], that the route is done with: they
+	// were delivered, dropped or dead-lettered. It must return at once and not keep the slice. nil:
+	// it is not called.
+	Settled func(route string, numbers []uint64)
+	// Part: several pipelines in the process have these routes. Each counts deltas, but the gauges
+	// and the function before a scrape are the caller's.
+	Part bool
 }
 
 // withDefaults returns c with defaults for the fields that are 0.
@@ -73,7 +84,7 @@ const inFlight = 16 << 20
 func newEnv(p *Pipeline) *route.Env {
 	c := &p.cfg
 	e := &route.Env{
-		Log: c.Log, Metrics: c.Metrics, Store: c.Store, Letters: c.DeadLetters, Given: c.Given,
+		Log: c.Log, Metrics: c.Metrics, Store: c.Store, Letters: c.DeadLetters, Given: c.Given, Settled: c.Settled, Part: c.Part, Permit: c.Permit,
 		Wheel: timer.NewWheel(c.Clock), Census: rules.NewCensus(), Stopping: p.life.stopping,
 		Downstream: func(name string) *route.Route { return p.now.Load().downstream[name] },
 	}

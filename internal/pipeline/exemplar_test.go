@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// exemplars lists the labels of all exemplars.
+// exemplars lists the labels of all exemplars, sorted: they come from a map.
 func (b *harness) exemplars() (labels []string) {
 	b.t.Helper()
 	families, err := b.registry.Gather()
@@ -24,6 +25,7 @@ func (b *harness) exemplars() (labels []string) {
 			}
 		}
 	}
+	slices.Sort(labels)
 	return labels
 }
 

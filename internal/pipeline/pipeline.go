@@ -57,7 +57,9 @@ func New(cfg Config) (*Pipeline, error) {
 	}
 	p.now.Store(c.next)
 	p.breakers = c.breakers
-	cfg.Metrics.BeforeScrape(gauges{p}.count)
+	if !cfg.Part {
+		cfg.Metrics.BeforeScrape(gauges{p}.count)
+	}
 	return p, nil
 }
 
@@ -71,7 +73,9 @@ func (p *Pipeline) Start(ctx context.Context) {
 	for _, r := range p.now.Load().routes {
 		l.run(r)
 	}
-	p.shared.Workers.Go(func() { gauges{p}.measure(l.ctx) })
+	if !p.cfg.Part {
+		p.shared.Workers.Go(func() { gauges{p}.measure(l.ctx) })
+	}
 }
 
 // Drain takes no more deltas and delivers the backlog, including retries. It does not wait for

@@ -3,6 +3,7 @@ package rawjson_test
 import (
 	"encoding/json"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/deltarouter/deltarouter/internal/rawjson"
@@ -53,5 +54,21 @@ func BenchmarkPath(b *testing.B) {
 		if v.Path("status", "phase") == "" {
 			b.Fatal("missing")
 		}
+	}
+}
+
+func BenchmarkCheck(b *testing.B) {
+	src := pod(b)
+	for b.Loop() {
+		must.Succeed(b, rawjson.Check(src))
+	}
+}
+
+// BenchmarkCheckBoth checks a pod and its state after a change of two fields.
+func BenchmarkCheckBoth(b *testing.B) {
+	src := pod(b)
+	next := strings.NewReplacer(`"resourceVersion":"`, `"resourceVersion":"1`, `"Running"`, `"Failed"`).Replace(src)
+	for b.Loop() {
+		must.Succeed(b, rawjson.CheckBoth(src, next))
 	}
 }

@@ -44,20 +44,19 @@ func (f *Finder) Skip(id int, path ...string) { f.add(id, true, path) }
 // SkipOthers is like Skip for each member of the object at the path whose key is neither in allowed
 // nor on another wanted path.
 func (f *Finder) SkipOthers(id int, allowed []string, path ...string) {
-	f.at(path).others = &node{id: id, skip: true}
+	f.root.at(path).others = &node{id: id, skip: true}
 	for _, key := range allowed {
-		f.at(append(path[:len(path):len(path)], key))
+		f.root.at(append(path[:len(path):len(path)], key))
 	}
 }
 
 func (f *Finder) add(id int, skip bool, path []string) {
-	n := f.at(path)
+	n := f.root.at(path)
 	n.id, n.skip = id, skip
 }
 
-// at returns the node of a path, and makes it if needed.
-func (f *Finder) at(path []string) *node {
-	n := &f.root
+// at returns the node of a path below n, and makes it if needed.
+func (n *node) at(path []string) *node {
 	for _, key := range path {
 		next := n.child(key)
 		if next == nil || next == n.others {

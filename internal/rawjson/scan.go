@@ -3,6 +3,7 @@ package rawjson
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -34,17 +35,38 @@ func (e *SyntaxError) Error() string {
 // around it, in valid UTF-8, without duplicate keys in an object (readers disagree about their
 // meaning), and nested no deeper than [MaxDepth].
 func Check(src string) error {
-	end, err := Scan(src, 0)
-	if err != nil {
-		return err
+	s := checkers.Get().(*scanner)
+	defer s.release()
+	return s.check(src)
+}
+
+// check is Check with a scanner that has not checked another text.
+func (s *scanner) check(src string) error {
+	s.src = src
+	end := s.value(0, 0, nil)
+	if end < 0 {
+		return s.err
 	}
 	if end = skipSpace(src, end); end != len(src) {
 		return &SyntaxError{end, "text after the value"}
 	}
-	if !utf8.ValidString(src) {
+	if s.wide&highs != 0 && !utf8.ValidString(src) {
 		return &SyntaxError{0, "not UTF-8"}
 	}
 	return nil
+}
+
+// checkers holds scanners for Check, so that the check of a small text allocates nothing.
+var checkers = sync.Pool{New: func() any { return &scanner{keys: keyStack{names: make([]string, 0, usualKeys)}} }}
+
+// release makes a scanner available again. The names are parts of a text, which they would keep in
+// memory.
+func (s *scanner) release() {
+	if names := s.keys.names; cap(names) == usualKeys {
+		clear(names[:usualKeys])
+		*s = scanner{keys: keyStack{names: names[:0]}}
+		checkers.Put(s)
+	}
 }
 
 // Scan checks the JSON value that starts at or after offset i (white space is skipped) and returns
@@ -65,6 +87,8 @@ type scanner struct {
 	keys keyStack
 	// found collects the wanted paths, see Finder.
 	found []Span
+	// memo is set by CheckBoth only.
+	memo *memo
 	// escaped is set by every string with an escape.
 	escaped bool
 	// the bytes of all strings or-ed: a high bit means that some text is not ASCII
@@ -100,8 +124,14 @@ func (s *scanner) value(i, depth int, want *node) int {
 	case quote:
 		return s.str(i)
 	case brace:
+		if s.memo != nil {
+			return s.remembered(i, depth)
+		}
 		return s.object(i+1, depth+1, want)
 	case bracket:
+		if s.memo != nil {
+			return s.remembered(i, depth)
+		}
 		return s.array(i+1, depth+1, want)
 	case numeral:
 		return s.number(i)
@@ -276,6 +306,9 @@ type keySet struct {
 	// many replaces comparisons in an object with many keys, whose time would be quadratic.
 	many map[string]struct{}
 }
+
+// usualKeys is the number of keys in open objects up to which a Check allocates nothing.
+const usualKeys = 64
 
 // manyKeys is the number of keys from which on an object gets a map.
 const manyKeys = 64

@@ -27,7 +27,13 @@ const (
 )
 
 // Trim returns a checked text as a Value.
-func Trim(src string) Value { return Value(strings.Trim(src, " \t\r\n")) }
+func Trim(src string) Value {
+	src = src[skipSpace(src, 0):]
+	for src != "" && skipSpace(src, len(src)-1) == len(src) {
+		src = src[:len(src)-1]
+	}
+	return Value(src)
+}
 
 // Kind returns the type of v, which its first character determines.
 func (v Value) Kind() Kind {

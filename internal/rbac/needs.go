@@ -3,15 +3,17 @@
 package rbac
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/crds"
+	"github.com/deltarouter/deltarouter/internal/fleet"
+	"github.com/deltarouter/deltarouter/pkg/authz"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -19,7 +21,7 @@ import (
 
 // Need is a right that a part of a configuration needs.
 type Need struct {
-	informer.Right
+	authz.Right
 
 	Place config.Problem // the position of the part; it has no message
 	// Optional: the part works without the right. Without is then the effect, to follow "the router
@@ -49,18 +51,37 @@ func Of(cfg *config.Config, components compile.Components, own string) (all []Ne
 func featureNeeds(cfg *config.Config, own string) (all []Need) {
 	if cfg.Listen.Access != "" {
 		place := config.Problem{Path: "listen.access"}
-		all = append(all, Need{Right: informer.Right{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, Place: place},
-			Need{Right: informer.Right{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, Place: place})
+		all = append(all, Need{Right: authz.Right{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, Place: place},
+			Need{Right: authz.Right{Verb: "create", Group: "authorization.k8s.io", Resource: "subjectaccessreviews"}, Place: place})
 	}
-	optional := func(is bool, r informer.Right, without string) {
+	optional := func(is bool, r authz.Right, without string) {
 		if is {
 			all = append(all, Need{Right: r, Place: config.Problem{Path: "cluster"}, Optional: true, Without: without})
 		}
 	}
 	optional(true, informer.IdentityRight(), ", whose uid identifies the cluster: it would not notice another cluster at this address")
-	optional(cfg.Cluster.Events && own != "", informer.Right{Verb: "create", Resource: "events", Namespace: own},
+	optional(cfg.Cluster.Events && own != "", authz.Right{Verb: "create", Resource: "events", Namespace: own},
 		", so its pod has no Events")
+	all = append(all, fleetNeeds(cfg.Fleet, own)...)
 	return append(all, objectNeeds(&cfg.CustomResources)...)
+}
+
+// fleetNeeds returns the rights on the Lease that elects the leader. A right to create cannot name
+// an object. Workers need no rights in the cluster.
+func fleetNeeds(f *config.Fleet, own string) (all []Need) {
+	if f == nil {
+		return nil
+	}
+	for _, verb := range []string{"get", "create", "patch"} {
+		r := authz.Right{
+			Verb: verb, Group: "coordination.k8s.io", Resource: "leases", Namespace: cmp.Or(own, "default"), Name: fleet.NamesOf(f.Name).Lease(),
+		}
+		if verb == "create" {
+			r.Name = ""
+		}
+		all = append(all, Need{Right: r, Place: f.Node.Problemf(""), Without: ", by which the members of the fleet elect their leader"})
+	}
+	return all
 }
 
 // objectNeeds returns the rights for the routes that are objects of the cluster.
@@ -73,7 +94,7 @@ func objectNeeds(granted *config.CustomResources) (all []Need) {
 			for _, r := range needed {
 				all = append(all, Need{Right: r, Place: place, Without: "; so it has no routes of these objects"})
 			}
-			write := informer.Right{Verb: "patch", Group: crds.Group, Resource: resource + "/status", Namespace: spec.Namespace}
+			write := authz.Right{Verb: "patch", Group: crds.Group, Resource: resource + "/status", Namespace: spec.Namespace}
 			all = append(all, Need{Right: write, Place: place, Optional: true, Without: "; so the objects have no status"})
 		}
 		if r, ok := spec.DefinitionRight(); ok {
@@ -103,7 +124,7 @@ func sourceNeeds(source *config.Source) (all []Need) {
 		return nil
 	}
 	place := source.At("resource").Problemf("")
-	optional := func(r informer.Right, without string) {
+	optional := func(r authz.Right, without string) {
 		all = append(all, Need{Right: r, Place: place, Optional: true, Without: without})
 	}
 	for i := range watches {
@@ -132,7 +153,7 @@ func selectorNeeds(of *informer.Spec, place config.Problem) (all []Need) {
 		all = append(all, Need{Right: r, Place: place})
 	}
 	return append(all, Need{
-		Right: informer.Right{Verb: "get", Resource: "namespaces"}, Place: place, Optional: true,
+		Right: authz.Right{Verb: "get", Resource: "namespaces"}, Place: place, Optional: true,
 		Without: "; so it needs lists to distinguish deleted namespaces from deselected ones, which cost more",
 	})
 }
@@ -148,24 +169,18 @@ func componentNeeds[T, E any](configured map[string]*config.Component, kinds []p
 			continue
 		}
 		for _, r := range requester.Rights(c.Config) {
-			right := informer.Right{Verb: r.Verb, Group: r.Group, Resource: r.Resource, Namespace: r.Namespace, Path: r.Path}
-			all = append(all, Need{Right: named(right), Place: r.Node.Problemf(""), Optional: r.Optional, Selected: r.Selected})
+			all = append(all, Need{Right: named(r.Right), Place: r.Node.Problemf(""), Optional: r.Optional, Selected: r.Selected})
 		}
 	}
 	return all
 }
 
 // named returns a right on the Namespace objects in a namespace as one on the only such object.
-func named(r informer.Right) informer.Right {
-	if onNamespaces(r) && r.Namespace != "" {
+func named(r authz.Right) authz.Right {
+	if r.OnNamespaces() && r.Namespace != "" {
 		r.Name = r.Namespace
 	}
 	return r
-}
-
-// onNamespaces reports whether a right is about Namespace objects.
-func onNamespaces(r informer.Right) bool {
-	return r.Group == "" && (r.Resource == "namespaces" || strings.HasPrefix(r.Resource, "namespaces/"))
 }
 
 // File returns the rights that a configuration file needs, see [Of]. The error has all mistakes of
@@ -208,7 +223,7 @@ func Select(needs []Need, namespaces []string) (all []Need) {
 
 // Rights returns the rights of the needs. Without discovery it leaves out those to read discovery
 // and schemas, which clusters give to every account by default.
-func Rights(needs []Need, discovery bool) (all []informer.Right) {
+func Rights(needs []Need, discovery bool) (all []authz.Right) {
 	for i := range needs {
 		if discovery || needs[i].Path == "" {
 			all = append(all, needs[i].Right)

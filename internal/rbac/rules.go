@@ -8,7 +8,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/authz"
 )
 
 // Rule is a rule of Kubernetes RBAC.
@@ -33,15 +33,15 @@ func (r Rules) Namespaced() map[string][]Rule {
 
 // RulesOf returns the rules that grant exactly these rights, in a fixed order and without
 // repetitions.
-func RulesOf(rights []informer.Right) Rules {
-	all := make(map[informer.Right]bool, len(rights))
+func RulesOf(rights []authz.Right) Rules {
+	all := make(map[authz.Right]bool, len(rights))
 	for _, r := range rights {
-		if onNamespaces(r) && r.Name == r.Namespace {
+		if r.OnNamespaces() && r.Name == r.Namespace {
 			r.Namespace = "" // a ClusterRole can name a Namespace, and needs no Role in it
 		}
 		all[r] = true
 	}
-	byNamespace := make(map[string][]informer.Right)
+	byNamespace := make(map[string][]authz.Right)
 	for r := range all {
 		if !isCovered(r, all) {
 			byNamespace[r.Namespace] = append(byNamespace[r.Namespace], r)
@@ -55,7 +55,7 @@ func RulesOf(rights []informer.Right) Rules {
 }
 
 // isCovered reports whether all has the right also in all namespaces, or for all objects.
-func isCovered(r informer.Right, all map[informer.Right]bool) bool {
+func isCovered(r authz.Right, all map[authz.Right]bool) bool {
 	everywhere, unnamed, both := r, r, r
 	everywhere.Namespace, both.Namespace = "", ""
 	unnamed.Name, both.Name = "", ""
@@ -64,7 +64,7 @@ func isCovered(r informer.Right, all map[informer.Right]bool) bool {
 
 // rulesOf returns the rules of one role. Each step combines rules that differ in one list only, so
 // no combination adds a right.
-func rulesOf(rights []informer.Right) []Rule {
+func rulesOf(rights []authz.Right) []Rule {
 	var rules []Rule
 	for _, r := range rights {
 		rule := Rule{Verbs: []string{r.Verb}}

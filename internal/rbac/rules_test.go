@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/deltarouter/deltarouter/internal/rbac"
-	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/authz"
 )
 
 // TestRulesGrantExactlyTheRights shows for random rights that their rules grant each of them and
@@ -24,10 +24,10 @@ func TestRulesGrantExactlyTheRights(t *testing.T) {
 		}
 		granted := rightsIn(rules)
 		for i, r := range granted {
-			if !slices.ContainsFunc(rights, func(asked informer.Right) bool { return isOne(asked, r) }) {
+			if !slices.ContainsFunc(rights, func(asked authz.Right) bool { return isOne(asked, r) }) {
 				t.Fatalf("%+v is granted and was not asked for", r)
 			}
-			if slices.ContainsFunc(slices.Delete(slices.Clone(granted), i, i+1), func(other informer.Right) bool { return covers(other, r) }) {
+			if slices.ContainsFunc(slices.Delete(slices.Clone(granted), i, i+1), func(other authz.Right) bool { return covers(other, r) }) {
 				t.Fatalf("%+v is granted twice: %v", r, rules)
 			}
 		}
@@ -38,11 +38,11 @@ func TestRulesGrantExactlyTheRights(t *testing.T) {
 }
 
 // aRight draws one of few rights, so that many have something in common.
-func aRight(t *rapid.T) informer.Right {
+func aRight(t *rapid.T) authz.Right {
 	if rapid.IntRange(0, 9).Draw(t, "path") == 0 {
-		return informer.Right{Verb: "get", Path: rapid.SampledFrom([]string{"/api/v1", "/apis/apps/v1"}).Draw(t, "of")}
+		return authz.Right{Verb: "get", Path: rapid.SampledFrom([]string{"/api/v1", "/apis/apps/v1"}).Draw(t, "of")}
 	}
-	r := informer.Right{
+	r := authz.Right{
 		Verb:      rapid.SampledFrom([]string{"get", "list", "watch"}).Draw(t, "verb"),
 		Group:     rapid.SampledFrom([]string{"", "apps"}).Draw(t, "group"),
 		Resource:  rapid.SampledFrom([]string{"pods", "pods/status", "namespaces"}).Draw(t, "resource"),
@@ -56,12 +56,12 @@ func aRight(t *rapid.T) informer.Right {
 }
 
 // rightsIn returns each right that rules grant.
-func rightsIn(rules rbac.Rules) (all []informer.Right) {
+func rightsIn(rules rbac.Rules) (all []authz.Right) {
 	for namespace, list := range rules {
 		for _, rule := range list {
 			for _, verb := range rule.Verbs {
 				for _, path := range rule.NonResourceURLs {
-					all = append(all, informer.Right{Verb: verb, Path: path})
+					all = append(all, authz.Right{Verb: verb, Path: path})
 				}
 				for _, resource := range rule.Resources {
 					names := rule.ResourceNames
@@ -70,7 +70,7 @@ func rightsIn(rules rbac.Rules) (all []informer.Right) {
 					}
 					for _, name := range names {
 						for _, group := range rule.APIGroups {
-							all = append(all, informer.Right{Verb: verb, Group: group, Resource: resource, Name: name, Namespace: namespace})
+							all = append(all, authz.Right{Verb: verb, Group: group, Resource: resource, Name: name, Namespace: namespace})
 						}
 					}
 				}
@@ -80,19 +80,19 @@ func rightsIn(rules rbac.Rules) (all []informer.Right) {
 	return all
 }
 
-func grants(rules rbac.Rules, r informer.Right) bool {
-	return slices.ContainsFunc(rightsIn(rules), func(granted informer.Right) bool { return covers(granted, r) })
+func grants(rules rbac.Rules, r authz.Right) bool {
+	return slices.ContainsFunc(rightsIn(rules), func(granted authz.Right) bool { return covers(granted, r) })
 }
 
 // covers reports whether a right includes another one.
-func covers(broad, narrow informer.Right) bool {
+func covers(broad, narrow authz.Right) bool {
 	return broad.Verb == narrow.Verb && broad.Group == narrow.Group && broad.Resource == narrow.Resource && broad.Path == narrow.Path &&
 		(broad.Name == "" || broad.Name == narrow.Name) && (broad.Namespace == "" || broad.Namespace == narrow.Namespace)
 }
 
 // isOne reports whether a granted right is the one that was asked for. A Namespace is in no
 // namespace there.
-func isOne(asked, granted informer.Right) bool {
+func isOne(asked, granted authz.Right) bool {
 	if asked.Group == "" && asked.Resource == "namespaces" {
 		asked.Namespace = ""
 	}

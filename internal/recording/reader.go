@@ -160,3 +160,9 @@ func (r *Reader) Close() {
 		r.zip.Close()
 	}
 }
+
+// Is reports whether a file is probably a recording: it is compressed, or begins like one.
+func Is(text []byte) bool {
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	return bytes.HasPrefix(text, magic) || bytes.HasPrefix(line, []byte("{")) && bytes.Contains(line, []byte(format))
+}

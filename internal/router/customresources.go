@@ -4,26 +4,34 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
-	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/customresources"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/router/state"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
 // objectRoutes are the routes that are objects of the cluster.
 type objectRoutes struct {
 	watcher *customresources.Watcher
+	changes changes
 	writer  *customresources.Writer
 
 	given map[*config.Fragment]*customresources.Object // of the last read of the configuration
 	waits bool                                         // a change waits until the file is written
-	saved customresources.Saved                        // as in the state folder
+	saved []customresources.Saved                      // as in the state folder, unless old is set
+	old   bool                                         // the state folder has them in a file of an earlier version
 	now   atomic.Pointer[[]objectRoute]
+}
+
+// changes are those of the objects; see [customresources.Watcher].
+type changes interface {
+	Changed() <-chan struct{}
+	Worked(d time.Duration)
 }
 
 // objectRoute is an object as the router has compiled it.
@@ -35,20 +43,47 @@ type objectRoute struct {
 	sinks   []string
 }
 
-// restore adds the objects of the last run to the input of a start.
-func (o *objectRoutes) restore(in *compile.Input, cfg *config.Config, log *slog.Logger) {
-	if cfg.CustomResources == (config.CustomResources{}) {
-		return
+// restore adds the objects of the last run to the input of a start. It returns the state folder if
+// it had to open it; nil: opening it again reports the reason.
+func (o *objectRoutes) restore(in *compile.Input, cfg *config.Config, opts Options) *state.State {
+	if cfg.CustomResources == (config.CustomResources{}) || cfg.State.Dir == "" {
+		return nil
 	}
-	o.saved = customresources.Load(cfg.State.Dir, log)
-	in.Fragments, in.Former = o.fragments(o.saved.Objects), o.saved.Accepted
+	folder, err := state.Open(cfg.State, opts.Dependencies.Disk, opts.term.shipping(), opts.Log)
+	if err != nil {
+		return nil
+	}
+	records, err := folder.Objects()
+	if err == nil {
+		o.saved, err = customresources.Decode(records)
+	}
+	if err != nil {
+		opts.Log.Warn("the routes of objects wait for the API server, because those of the last run cannot be read", "err", err)
+	}
+	if len(records) == 0 {
+		o.saved = customresources.LoadFormer(cfg.State.Dir, opts.Log)
+	}
+	o.old = true // or its rest
+	in.Fragments = o.fragments(objectsOf(o.saved))
+	for i, f := range in.Fragments {
+		f.Former = o.saved[i].Accepted
+	}
+	return folder
+}
+
+func objectsOf(saved []customresources.Saved) (objects []*customresources.Object) {
+	for _, s := range saved {
+		objects = append(objects, s.Object)
+	}
+	return objects
 }
 
 // open makes the watcher and the writer. Neither runs yet.
 func (o *objectRoutes) open(r *router) {
 	o.watcher = customresources.New(customresources.Config{
 		Client: r.client, Cluster: r.Set.Plan.Config.Cluster.Name, Metrics: r.Metrics, Log: r.Log,
-	}, o.saved.Objects)
+	}, objectsOf(o.saved))
+	o.changes = o.watcher
 	o.writer = customresources.NewWriter(r.API, r.Log, r.opts.clock().Now)
 }
 
@@ -64,7 +99,7 @@ func (o *objectRoutes) fragments(objects []*customresources.Object) (all []*conf
 	o.given = make(map[*config.Fragment]*customresources.Object, len(objects))
 	for _, object := range objects {
 		f := &config.Fragment{
-			Name: object.Key.String(), Data: object.Text, Object: &config.ObjectRef{Namespace: object.Namespace, Name: object.Name},
+			Name: object.Key.String(), Data: object.Text, Object: &config.ObjectRef{Namespace: object.Namespace, Name: object.Name, UID: object.UID},
 		}
 		o.given[f] = object
 		all = append(all, f)
@@ -83,7 +118,6 @@ func (r *router) useObjects(ctx context.Context, plan *compile.Plan) {
 			before[one.object.Key] = one
 		}
 	}
-	next := customresources.Saved{Accepted: make(map[string][]byte)}
 	for _, f := range plan.Config.Fragments {
 		object := o.given[f]
 		if object == nil {
@@ -101,31 +135,55 @@ func (r *router) useObjects(ctx context.Context, plan *compile.Plan) {
 			r.Log.Warn("an object with a route was rejected", "object", object.Key.String(), "former", one.id != "", "err", one.problem)
 		}
 		now = append(now, one)
-		next.Objects = append(next.Objects, object)
-		if text, ok := plan.Accepted[f.Key()]; ok {
-			next.Accepted[f.Key()] = text
-		}
 	}
 	o.now.Store(&now)
 	o.writer.Wake()
-	r.saveObjects(next)
+	r.saveObjects(o.toSave(plan))
 	r.followObjects(ctx, plan.Config)
 }
 
+// toSave returns the objects that a start without the API server needs. A text beyond a limit is
+// not saved, nor one without a grant: their size has no bound.
+func (o *objectRoutes) toSave(plan *compile.Plan) (all []customresources.Saved) {
+	for _, f := range plan.Config.Fragments {
+		object := o.given[f]
+		if object == nil {
+			continue // an included file
+		}
+		text, accepted := plan.Accepted[f.Key()]
+		switch {
+		case f.Config != nil:
+		case accepted:
+			object = object.Former(text)
+		default:
+			continue
+		}
+		all = append(all, customresources.Saved{Object: object, Accepted: text})
+	}
+	return all
+}
+
 // saveObjects writes the objects to the state folder if they differ.
-func (r *router) saveObjects(next customresources.Saved) {
+func (r *router) saveObjects(next []customresources.Saved) {
 	o := &r.fromObjects
-	same := slices.EqualFunc(o.saved.Objects, next.Objects, func(a, b *customresources.Object) bool {
-		return a.Key == b.Key && a.UID == b.UID && a.Generation == b.Generation
-	}) && maps.EqualFunc(o.saved.Accepted, next.Accepted, bytes.Equal)
-	if same {
+	same := slices.EqualFunc(o.saved, next, func(a, b customresources.Saved) bool {
+		return a.Key == b.Key && a.UID == b.UID && a.Generation == b.Generation && bytes.Equal(a.Accepted, b.Accepted)
+	})
+	if r.State == nil || same && !o.old {
 		return
 	}
-	if err := next.Save(r.Set.Plan.Config.State.Dir); err != nil {
+	records, err := customresources.Encode(next)
+	if err == nil {
+		err = r.State.SetObjects(records)
+	}
+	if err == nil && o.old {
+		err = customresources.RemoveFormer(r.Set.Plan.Config.State.Dir)
+	}
+	if err != nil {
 		r.Log.Warn("the objects with routes are not saved: a start without the API server lacks the last changes of them", "err", err)
 		return
 	}
-	o.saved = next
+	o.saved, o.old = next, false
 }
 
 // followObjects watches the objects that the configuration grants something.

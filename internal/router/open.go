@@ -3,16 +3,13 @@ package router
 import (
 	"context"
 	"fmt"
-	"time"
 
-	"github.com/deltarouter/deltarouter/internal/access"
 	"github.com/deltarouter/deltarouter/internal/inspect"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/router/engine"
 	"github.com/deltarouter/deltarouter/internal/router/state"
 	"github.com/deltarouter/deltarouter/internal/timer"
-	"github.com/deltarouter/deltarouter/internal/tlsfiles"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -51,10 +48,15 @@ func (r *router) open(ctx context.Context) error {
 	r.API = &plugins.API{URL: r.client.Host(), Client: r.client.HTTP()}
 	r.OnClose("client", func(context.Context) error { r.client.Close(); return nil })
 	if cfg := r.Set.Plan.Config.State; cfg.Dir != "" {
-		if r.State, err = state.Open(cfg, r.letters.Bounds(cfg.DeadLetters), r.opts.Dependencies.Disk, r.Log); err != nil {
-			return err
+		if r.State == nil {
+			if r.State, err = state.Open(cfg, r.opts.Dependencies.Disk, r.opts.term.shipping(), r.Log); err != nil {
+				return err
+			}
 		}
 		r.OnClose("state", r.State.Close)
+		if err := r.State.OpenLetters(r.letters.Bounds(cfg.DeadLetters)); err != nil {
+			return err
+		}
 	}
 	if err := r.OpenSet(ctx); err != nil {
 		return err
@@ -68,7 +70,7 @@ func (r *router) open(ctx context.Context) error {
 	if r.Set.Known, err = r.State.KnownRoutes(r.Set.Plan.Routes); err != nil {
 		return err
 	}
-	delivering := pipeline.Config{Routes: r.Set.Routes(), Given: r.Taps.Passed, Refused: r.Taps.Refused, Tracer: &r.tracing.tracer}
+	delivering := pipeline.Config{Routes: r.Set.Routes(), Given: r.Taps.Passed, Refused: r.Taps.Refused, Tracer: &r.tracing.tracer, Permit: r.opts.term.permit()}
 	if r.State != nil {
 		delivering.DeadLetters = r.State.Letters
 		delivering.MaxDisk = int64(r.Set.Plan.Config.State.MaxSize) / state.SpillShare
@@ -76,6 +78,7 @@ func (r *router) open(ctx context.Context) error {
 	if err := r.OpenPipeline(delivering); err != nil {
 		return err
 	}
+	r.opts.term.announce(r.Metrics)
 	if err := r.OpenSaved(ctx, watches); err != nil {
 		return err
 	}
@@ -116,7 +119,7 @@ func (r *router) openProbes(ctx context.Context) error {
 	if r.Set.Plan.Config.Listen.Probes == "" {
 		return nil
 	}
-	cfg := api.Config{Addr: r.Set.Plan.Config.Listen.Probes, Metrics: r.Metrics.Handler(), Checks: r.checks, Log: r.Log}
+	cfg := api.Config{Addr: r.Set.Plan.Config.Listen.Probes, Metrics: r.Metrics.Handler(), Checks: r.checks, Role: r.opts.term.role, Log: r.Log}
 	if r.Set.Plan.Config.Listen.Access != "" {
 		cfg.Metrics = nil // this address knows no senders: the API serves them
 	}
@@ -135,8 +138,9 @@ func (r *router) openAPI(ctx context.Context) error {
 	cfg := api.ControlConfig{
 		Addr: listen.API, Status: r.shownStatus, Reload: r.askReload, Resync: again.resync, Resume: again.resume,
 		Cache: cache, Watch: cache.Watch, Tap: r.tap, Active: r.active, Checks: r.checks, Metrics: r.Metrics.Handler(), Log: r.Log,
+		Promote: r.opts.term.promote,
 	}
-	if err := r.secure(&cfg, listen); err != nil {
+	if err := engine.Secure(&cfg, listen, r.client, r.Log); err != nil {
 		return err
 	}
 	if r.State != nil {
@@ -157,28 +161,12 @@ func (r *router) openAPI(ctx context.Context) error {
 	return nil
 }
 
-// secure adds TLS and access control to the API, as configured.
-func (r *router) secure(cfg *api.ControlConfig, listen config.Listen) error {
-	review := access.Config{URL: r.client.Host(), Client: r.client.HTTP(), Now: time.Now}
-	if !listen.TLS.Cert.IsZero() {
-		files, err := tlsfiles.NewServer(listen, r.Log)
-		if err != nil {
-			return err
-		}
-		cfg.TLS, review.ClientCAs = files.Config(), files.ClientCAs
-	}
-	if listen.Access != "" {
-		cfg.Access = access.New(review).Identify
-	}
-	return nil
-}
-
 // shownStatus returns the status that the sender of a request may see.
 func (r *router) shownStatus(ctx context.Context) api.Status {
 	for {
 		// A reload between the two would check the rights on other sources.
 		objects := r.objects.Load()
-		if s := r.status(); objects == r.objects.Load() {
+		if s := r.status(ctx); objects == r.objects.Load() {
 			return objects.Show(ctx, s)
 		}
 	}

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -59,7 +60,7 @@ func (r *router) watchConfig(ctx context.Context) {
 	defer poll.Stop()
 	file := r.reloads.file
 	for {
-		changed := false
+		changed, objects := false, false
 		select {
 		case <-ctx.Done():
 			return
@@ -71,13 +72,18 @@ func (r *router) watchConfig(ctx context.Context) {
 			r.Log.Info("reloading on a request to the API")
 			file.remember()
 			answer <- r.tryReload(ctx)
-		case <-r.fromObjects.watcher.Changed():
-			changed = r.fromObjects.apply(file)
+		case <-r.fromObjects.changes.Changed():
+			objects = r.fromObjects.apply(file)
 		case <-poll.C:
-			changed = file.changed() || r.fromObjects.waits && r.fromObjects.apply(file)
+			changed = file.changed()
+			objects = r.fromObjects.waits && r.fromObjects.apply(file)
 		}
-		if changed || r.reloads.again {
+		if changed || objects || r.reloads.again {
+			began := time.Now()
 			_ = r.tryReload(ctx) // the result is logged
+			if objects {
+				r.fromObjects.changes.Worked(time.Since(began))
+			}
 		}
 	}
 }
@@ -103,7 +109,7 @@ func (r *router) askReload(ctx context.Context) error {
 // tryReload reloads and reports the result.
 func (r *router) tryReload(ctx context.Context) error {
 	err := r.reload(ctx)
-	r.reloads.again = errors.Is(err, errBusy)
+	r.reloads.again = errors.Is(err, errBusy) || errors.Is(err, engine.ErrWorkersBusy)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -165,6 +171,10 @@ func (r *router) reload(ctx context.Context) error {
 	}
 	next := engine.NewSet(r.Env, p)
 	err := next.OpenComponents(ctx, r.Set)
+	resume := func() {}
+	if err == nil {
+		resume, err = r.Set.Remote.Retire(ctx, &next.Remote)
+	}
 	var change *pipeline.Change
 	if err == nil {
 		change, err = r.prepare(ctx, next)
@@ -173,13 +183,14 @@ func (r *router) reload(ctx context.Context) error {
 		err = r.swap(ctx, next, change)
 	}
 	if err != nil {
-		if change != nil {
+		if resume(); change != nil {
 			change.Abandon()
 		}
 		err = errors.Join(err, within(ctx, func(ctx context.Context) error { return next.CloseUnused(ctx, r.Set) }))
 		r.forgetMetrics(next)
 		return err
 	}
+	next.Remote.Announce()
 	if r.State != nil {
 		r.State.Resolve(next.Resource)
 	}
@@ -228,7 +239,10 @@ func fixed(file string, old, now *config.Config) (problems config.Problems) {
 		name string
 		same bool
 	}{
-		{"cluster", old.Cluster == now.Cluster}, {"state", old.State == now.State}, {"listen", old.Listen.Equal(&now.Listen)},
+		{"cluster", old.Cluster == now.Cluster},
+		{"state", old.State == now.State},
+		{"listen", old.Listen.Equal(&now.Listen)},
+		{"fleet", sameFleet(old.Fleet, now.Fleet)},
 	} {
 		if !section.same {
 			problems = append(problems, config.Problem{
@@ -237,6 +251,16 @@ func fixed(file string, old, now *config.Config) (problems config.Problems) {
 		}
 	}
 	return problems
+}
+
+// sameFleet compares the text of two sections.
+func sameFleet(old, now *config.Fleet) bool {
+	if old == nil || now == nil {
+		return old == now
+	}
+	a, errA := old.Node.JSON()
+	b, errB := now.Node.JSON()
+	return errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
 // prepare makes the stores' indexes and the routes of the new configuration.

@@ -18,7 +18,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/inspect"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/router/engine"
+	"github.com/deltarouter/deltarouter/internal/router/state"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -39,6 +41,8 @@ type Options struct {
 	// Dependencies replace parts of the router for simulations and trials; the zero value means the
 	// real ones.
 	Dependencies Dependencies
+
+	term *term // nil: the router is in no fleet
 }
 
 // Dependencies replace the surroundings of the router.
@@ -68,7 +72,10 @@ func Run(ctx context.Context, opts Options) error {
 	defer restore()
 	r, err := begin(ctx, opts)
 	var problems config.Problems
+	var fleet *inFleetError
 	switch {
+	case errors.As(err, &fleet):
+		return runMember(ctx, opts, fleet.cfg)
 	case err == nil:
 		r.logStart()
 		return r.run(ctx)
@@ -84,6 +91,7 @@ func (o Options) env() *engine.Env {
 	return &engine.Env{
 		Components: o.Components, Log: o.Log, Metrics: metrics.New(), Clock: o.clock(), Stdout: o.Stdout,
 		Cache: o.Dependencies.Cache, Sinks: o.Dependencies.Sinks, HTTP: o.Dependencies.HTTP,
+		Work: o.term.work(),
 	}
 }
 
@@ -126,10 +134,14 @@ func open(ctx context.Context, opts Options) (*router, error) {
 	file := newWatchedFile(opts.Config)
 	in := inputOf(opts)
 	var objects objectRoutes
-	if cfg, _ := config.Load(opts.Config, opts.Components.Policy); cfg != nil {
+	var saved *state.State
+	if cfg, mistakes := config.Load(opts.Config, opts.Components.Policy); cfg != nil {
+		if cfg.Fleet != nil && opts.term == nil && len(mistakes) == 0 {
+			return nil, &inFleetError{cfg}
+		}
 		file.include(cfg.Included())
 		file.remember()
-		objects.restore(&in, cfg, opts.Log)
+		saved = objects.restore(&in, cfg, opts)
 	}
 	var client *informer.Client
 	var events *podEvents
@@ -144,11 +156,15 @@ func open(ctx context.Context, opts Options) (*router, error) {
 		if client != nil {
 			client.Close()
 		}
+		if saved != nil {
+			_ = saved.Close(ctx) // nothing was written
+		}
 		return nil, problems
 	}
 	r := &router{Engine: engine.New(opts.env(), p), opts: opts, client: client, events: events, objects: inspect.NewCurrent(p.Config)}
 	r.Taps, r.letters = inspect.NewTaps(r.objects), inspect.NewDeadLetters(r.objects, r.Metrics, r.Log)
-	r.fromObjects.given, r.fromObjects.saved = objects.given, objects.saved
+	r.State = saved
+	r.fromObjects.given, r.fromObjects.saved, r.fromObjects.old = objects.given, objects.saved, objects.old
 	r.reloads.asked, r.reloads.ended, r.reloads.file = make(chan chan<- error), make(chan struct{}), file
 	r.Metrics.SetBuildInfo(opts.Version)
 	r.Metrics.ConfigHash.WithLabelValues(p.Config.Hash).Set(1)
@@ -157,7 +173,11 @@ func open(ctx context.Context, opts Options) (*router, error) {
 	file.include(p.Config.Included())
 	// Opening may end because of ctx: that is a stop.
 	if err := r.open(ctx); err != nil {
-		return nil, errors.Join(err, r.Close(ctx))
+		err = errors.Join(err, r.Close(ctx))
+		if saved != nil {
+			err = errors.Join(err, saved.Close(ctx)) // in case r does not have it yet
+		}
+		return nil, err
 	}
 	return r, nil
 }
@@ -172,7 +192,9 @@ func (r *router) run(ctx context.Context) error {
 	if r.State != nil {
 		writer.Go(func() { r.State.Writer.Run(writing) })
 		writer.Go(func() { r.letters.Expire(writing) })
+		r.opts.term.serve(writing, &writer, r)
 	}
+	defer r.opts.term.stopAtOnce(ctx, r.Pipeline)()
 	r.events.observe(r.conditions())
 	r.Start(context.WithoutCancel(ctx), watching)
 	watches.Go(func() { r.events.run(watching, r.conditions) })
@@ -200,20 +222,33 @@ func (r *router) run(ctx context.Context) error {
 
 // rest ends the pipeline and writes the last cut.
 func (r *router) rest(ctx context.Context) error {
+	if r.opts.term.deposed(ctx) {
+		return nil // the state is that of the next leader
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), engine.CloseTimeout)
 	defer cancel()
 	err := r.Pipeline.Close(ctx)
 	if r.State == nil {
 		return err
 	}
-	return errors.Join(err, r.State.Writer.Flush(ctx))
+	err = errors.Join(err, r.State.Writer.Flush(ctx))
+	r.opts.term.finish(ctx)
+	return err
 }
 
-// drain delivers the backlog, as far as the timeout allows.
+// drain delivers the backlog, as far as the timeout allows. In a fleet it only ends the deliveries
+// that run, because the next leader has the backlog and waits.
 func (r *router) drain(ctx context.Context) {
+	drain := r.Pipeline.Drain
+	switch {
+	case r.opts.term.deposed(ctx):
+		return
+	case r.opts.term != nil:
+		drain = func(ctx context.Context) error { return pipeline.Settle(ctx, r.Pipeline) }
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.DrainTimeout)
 	defer cancel()
-	if err := r.Pipeline.Drain(ctx); err != nil {
+	if err := drain(ctx); err != nil {
 		r.Log.Warn("stopped with deltas undelivered", "kept", r.State != nil, "err", err)
 	}
 }
@@ -237,6 +272,7 @@ func (r *router) checks() []api.Check {
 	for _, s := range r.Factory.Statuses() {
 		checks = append(checks, sourceCheck(s))
 	}
+	checks = append(checks, r.opts.term.checks()...)
 	checks = append(checks, r.reloads.check())
 	checks = append(checks, r.rejected.checks()...)
 	checks = append(checks, r.fromObjects.checks()...)
@@ -263,11 +299,12 @@ func (r *router) synced(source string) bool {
 }
 
 // status returns the status for the API.
-func (r *router) status() api.Status {
-	s := api.Status{Checks: r.checks(), Handlers: r.objects.Load().Handlers()}
+func (r *router) status(ctx context.Context) api.Status {
+	s := api.Status{Checks: r.checks(), Handlers: r.objects.Load().Handlers(), Fleet: r.opts.term.shown()}
 	for _, source := range r.Factory.Statuses() {
 		s.Sources = append(s.Sources, api.SourceStatus{Name: source.Source, Synced: source.Synced, Reason: source.Reason, Namespaces: source.Namespaces})
 	}
+	remote := r.Work.Show(ctx)
 	for _, route := range r.Pipeline.Status() {
 		shown := api.RouteStatus{Name: route.Name, Pending: route.Pending, OnDisk: route.OnDisk, Waiting: route.Waiting, Paused: route.Paused, HeldBy: route.HeldBy}
 		if !route.Oldest.IsZero() {
@@ -275,6 +312,12 @@ func (r *router) status() api.Status {
 		}
 		if r.State != nil {
 			shown.DeadLetters = r.letters.Count(route.ID)
+		}
+		if of, ok := remote[route.ID]; ok {
+			shown.Workers = &api.WorkersStatus{Partitions: of.Partitions}
+			if of.Waiting >= 0 {
+				shown.Workers.Waiting = &of.Waiting
+			}
 		}
 		s.Routes = append(s.Routes, shown)
 	}

@@ -8,10 +8,12 @@ import (
 	"os"
 
 	"github.com/deltarouter/deltarouter/internal/config/files"
+	"github.com/deltarouter/deltarouter/internal/oci/lockfile"
 )
 
 // watchedFile notices a changed content of a configuration: of a file, including a changed symlink
-// on its path, or of the files of a folder; and of the files that it includes.
+// on its path, or of the files of a folder; of the files that it includes, and of the digests of
+// modules beside it.
 type watchedFile struct {
 	path     string
 	included []string               // patterns
@@ -88,10 +90,10 @@ func (f *watchedFile) stat() (map[string]fs.FileInfo, error) {
 	return state, nil
 }
 
-// matches returns the included files. A mistake in a pattern is reported when the configuration is
-// read.
+// matches returns the included files and the lock file. A mistake in a pattern is reported when the
+// configuration is read.
 func (f *watchedFile) matches() (names []string) {
-	for _, pattern := range f.included {
+	for _, pattern := range append([]string{lockfile.Beside(f.path)}, f.included...) {
 		more, _ := files.Match(pattern)
 		names = append(names, more...)
 	}

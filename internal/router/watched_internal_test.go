@@ -31,6 +31,8 @@ func TestWatchedFolder(t *testing.T) {
 		{"rewritten", write("a.yaml", "a: 12"), false},
 		{"removed", remove("b.yml"), true},
 		{"of another kind", write("a_test.yaml", "cases: []"), false},
+		{"locked", write("plugins.lock", "modules: []"), true},
+		{"unlocked", remove("plugins.lock"), true},
 		{"hidden", write(".b.yaml", "b: 1"), false},
 		{"renamed", func() {
 			must.Succeed(t, os.Rename(filepath.Join(dir, "a.yaml"), filepath.Join(dir, "c.yaml")))
@@ -48,5 +50,20 @@ func TestWatchedFolder(t *testing.T) {
 		if f.changed() {
 			t.Errorf("%s: a change twice", step.name)
 		}
+	}
+}
+
+// TestWatchedLock: the digests of modules beside a file are a part of the configuration.
+func TestWatchedLock(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "router.yaml")
+	must.Succeed(t, os.WriteFile(path, []byte("a: 1"), 0o600))
+	f := newWatchedFile(path)
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "plugins.lock"), []byte("modules: []"), 0o600))
+	if first, second := f.changed(), f.changed(); first || !second {
+		t.Errorf("a new file: changed is %t, then %t", first, second)
+	}
+	if !f.same() {
+		t.Error("the file differs from itself")
 	}
 }

@@ -43,6 +43,9 @@ var languages = []language{
 		more: "`go test .` calls the handler with the deltas in `testdata`.",
 	},
 	{
+		name: "javascript", title: "JavaScript", source: "%s.js", build: "router check",
+	},
+	{
 		name: "rust", title: "Rust", source: "%s.rs",
 		build: "sh build.sh", needs: "rustc 1.63 or later with the target wasm32-unknown-unknown (`rustup target add wasm32-unknown-unknown`, Debian: `rustc libstd-rust-dev-wasm32`)",
 		more: "`cargo test` calls the handler; the build needs no Cargo.",
@@ -107,7 +110,10 @@ func (l language) files(dir, name string) (files []file, err error) {
 				to = name + "." + ext
 			}
 			text, err := render(from, values)
-			files = append(files, file{filepath.Join(dir, filepath.FromSlash(to)), text})
+			path := filepath.Join(dir, filepath.FromSlash(to))
+			// a template of the language replaces one for all
+			files = slices.DeleteFunc(files, func(f file) bool { return f.path == path })
+			files = append(files, file{path, text})
 			return err
 		})
 		if err != nil {

@@ -16,6 +16,7 @@ func TestPlugin(t *testing.T) {
 		"go":             {"main.go", "main_test.go", "go.mod", "sdk/go.mod", "sdk/internal/host/host_wasip1.go", "testdata/phase.txtar"},
 		"rust":           {"pod-phase.rs", "Cargo.toml", "build.sh", "sdk/src/lib.rs"},
 		"c":              {"pod-phase.c", "build.sh", "sdk/deltarouter.h"},
+		"javascript":     {"pod-phase.js", "sdk/deltarouter.d.ts"},
 		"assemblyscript": {"pod-phase.ts", "package.json", "sdk/package.json", "sdk/assembly/index.ts"},
 	} {
 		t.Run(lang, func(t *testing.T) {
@@ -40,7 +41,7 @@ func TestPlugin(t *testing.T) {
 			must.Fail(t, err, "exists already: remove it, or name another")
 		})
 	}
-	if got := strings.Join(Languages(), " "); got != "assemblyscript c go rust" {
+	if got := strings.Join(Languages(), " "); got != "assemblyscript c go javascript rust" {
 		t.Errorf("the languages are %s", got)
 	}
 }

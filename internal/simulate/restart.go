@@ -20,12 +20,12 @@ func (t *Trial) openState(seen <-chan struct{}) (err error) {
 		return nil
 	}
 	e := t.e
-	if e.State, err = state.Open(config.State{Dir: t.scene.Dir, MaxSize: trialSize}, checkpoint.LettersConfig{}, nil, e.Log); err != nil {
+	if e.State, err = state.Open(config.State{Dir: t.scene.Dir, MaxSize: trialSize}, nil, state.Shipping{}, e.Log); err != nil {
 		return err
 	}
 	e.State.AllAtOnce, e.Seen = true, seen
 	e.OnClose("state", e.State.Close)
-	return nil
+	return e.State.OpenLetters(checkpoint.LettersConfig{})
 }
 
 // settle waits until the routes are idle and the state is on disk.

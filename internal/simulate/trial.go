@@ -22,6 +22,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // Offline is a configuration for any number of runs without a cluster.
@@ -50,9 +51,10 @@ func NewOffline(ctx context.Context, path, schemas string, components compile.Co
 		return nil, problems
 	}
 	cfg := *p.Config
+	modules := plugins.Modules{Dir: compile.ModulesOf(cfg.State), Offline: true}
 	cfg.State.Dir, cfg.Listen = "", config.Listen{}
 	p.Config = &cfg
-	return &Offline{p, engine.Env{Components: components, Log: log, Stdout: io.Discard, Cache: cache, HTTP: unplugged}}, nil
+	return &Offline{p, engine.Env{Components: components, Log: log, Stdout: io.Discard, Cache: cache, Modules: modules, HTTP: unplugged}}, nil
 }
 
 // newEngine makes an engine with a separate clock.

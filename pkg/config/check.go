@@ -83,7 +83,8 @@ func (c *Config) checkAll(n Node) Problems {
 			problems = append(problems, id.Problemf("the route in %s has the id %q: an id is the name, unless it is set; set another one", n.doc.file.Ref(first), r.ID))
 		}
 	}
-	return append(problems, c.linkRoutes()...)
+	problems = append(problems, c.linkRoutes()...)
+	return append(problems, c.checkFleet()...)
 }
 
 // checkNames checks the names of components, sources or clusters, which are the keys of a mapping.

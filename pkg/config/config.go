@@ -1,3 +1,37 @@
+// Package config reads the router's YAML. [Load] returns a [Config] of a file, from which
+// internal/compile makes the plan of the router.
+//
+// It differs from yaml.Unmarshal in three points:
+//
+//   - It reports all mistakes at once. Each [Problem] has its position (file, line, column and
+//     path), its cause and its remedy.
+//   - A [Node] is a piece of YAML with its position. A package that knows the meaning of a piece,
+//     such as a kind of sink, decodes it ([Node.Decode]) and reports problems of its own
+//     ([Node.Problemf]) with the same precision.
+//   - An [Expr] translates a position inside a CEL expression to a position in the file, for all
+//     YAML styles.
+//
+// The tags of a struct define its valid YAML. The JSON Schema and docs/CONFIG.md
+// (internal/config/reference) are generated from the same tags:
+//
+//	yaml:"name"           the key; yaml:"-" is no key; without a tag, no key
+//	yaml:"name,required"  must be present
+//	yaml:"name,path"      a file: relative to the folder of the configuration file (URLs are unchanged), if the [Policy] allows it
+//	yaml:"name,written"   the same, of a file or folder that the router writes to
+//	yaml:"name,module"    as path, or a reference to a registry (oci://…), which is unchanged
+//	yaml:",inline"        not a key: a struct whose keys are beside those of its owner
+//	yaml:",self"          not a key: a Node that receives the piece itself
+//	default:"10ms"        the value if the key is absent; for a list, its elements with blanks between them
+//	enum:"skip deliver"   the only values; for a list, of its elements
+//	min:"1" max:"10"      bounds of a number or duration, or of the length of a list or map
+//	doc:"…"               one sentence for the schema and the reference
+//
+// Field types are strings, booleans, integers, floats, time.Duration, [Size], [Count], [Secret],
+// [Expr], [Node] (kept undecoded), structs, and pointers, slices and maps with string keys of
+// those. ${VAR} and ${VAR:-default} are expanded in every scalar except an [Expr] ($${ is a literal
+// ${). A key without a value is a mistake, unless a struct or map is expected.
+//
+// Only this package and internal/config/yamlfile use the YAML library.
 package config
 
 import (
@@ -20,6 +54,7 @@ type Config struct {
 	Cluster  Cluster               `yaml:"cluster" doc:"The cluster whose changes are routed."`
 	State    State                 `yaml:"state" doc:"The state on disk."`
 	Listen   Listen                `yaml:"listen" doc:"The addresses that the router listens on."`
+	Fleet    *Fleet                `yaml:"fleet" doc:"Further processes with this configuration: a standby, which takes over when the leader ends, and workers, which handle the deltas of routes with workers. They exchange data over NATS JetStream. Absent: one process does everything."`
 	Traces   *Traces               `yaml:"traces" doc:"The export of traces to OpenTelemetry. Absent: deltas are not traced."`
 	Schemas  string                `yaml:"schemas,path" doc:"Folder of the cluster's schemas that router schema pull has saved, for router check, test, explain and eval. A running router asks the cluster instead."`
 	Define   map[string]Expr       `yaml:"define" doc:"CEL expressions that other expressions use by name."`
@@ -192,6 +227,10 @@ type Route struct {
 	Limit      *Limit        `yaml:"limit" doc:"Limit of the deliveries of a key. Deltas beyond it are suppressed, and the next delivery has their number, as suppressed. Deltas without an event, and failed ones, do not count. With when, a suppressed condition that still holds is delivered when the limit allows it, and left is delivered once per key, when the condition holds for none of its objects."`
 	Debounce   Debounce      `yaml:"debounce" doc:"Time without a change of an object, or of the key of the route, before its net change is delivered."`
 	MaxAge     time.Duration `yaml:"maxAge" min:"1s" doc:"Maximum age of a delivered change. An older one becomes a dead letter, or is dropped with onFailure: drop. Absent: there is no limit."`
+
+	With map[string]Expr `yaml:"with" doc:"By name: CEL, of any type. The values are evaluated for each delta when it is handled, also on the leader of a fleet for its workers, and are the field with of the delta that the handler gets, or of the event of a route without handler. At most 16 values of 256Ki each."`
+
+	Workers *Workers `yaml:"workers" doc:"Handles and delivers the deltas of the route on the workers of the fleet, router worker. The filter and the rules about time stay with the leader. Needs fleet. Absent: the leader handles and delivers them."`
 }
 
 // Batch limits the deltas of one call of a handler.

@@ -10,14 +10,16 @@ import (
 	"github.com/deltarouter/deltarouter/internal/config/yamlfile"
 )
 
-// clusterPrefix begins the names of routes that are ClusterRoutes.
-const clusterPrefix = "cluster"
+// clusterPrefix begins the names of routes that are ClusterRoutes. No namespace has a name with an
+// uppercase letter, and no include may have this name: with a common prefix, one route could get
+// the backlog of another one, and the texts about its objects.
+const clusterPrefix = "clusterRoutes"
 
 // CustomResources bounds the routes that are objects of the cluster. Without a grant, the objects
 // are not watched.
 type CustomResources struct {
 	Routes        *Grant `yaml:"routes" doc:"Grant for the objects of the kind Route. The route web of the namespace payments is called payments/web, and sees the objects of its namespace only. Absent: they are not watched."`
-	ClusterRoutes *Grant `yaml:"clusterRoutes" doc:"Grant for the objects of the kind ClusterRoute. The route web is called cluster/web. Absent: they are not watched."`
+	ClusterRoutes *Grant `yaml:"clusterRoutes" doc:"Grant for the objects of the kind ClusterRoute. The route web is called clusterRoutes/web. Absent: they are not watched."`
 }
 
 // Grant bounds the routes of one kind of object.
@@ -33,6 +35,7 @@ type Grant struct {
 type ObjectRef struct {
 	Namespace string // of a Route; empty: it is a ClusterRoute
 	Name      string
+	UID       string // differs for each object of the name
 }
 
 // grants returns the grants of the configuration.
@@ -91,6 +94,21 @@ func (c *Config) grant(f *Fragment) {
 	f.Scope.Sources, f.Scope.Sinks, f.Scope.Handlers, f.Scope.Granted = g.Sources, g.Sinks, g.Handlers, g.place()
 }
 
+// reserved returns the reason why an include cannot have a name: routes of objects may have names
+// that begin with it; empty: it can.
+func (c *CustomResources) reserved(name string) string {
+	g := c.Routes
+	switch {
+	case name == clusterPrefix:
+		return "begins the names of ClusterRoutes: choose another name"
+	case g != nil && slices.Contains(g.Namespaces, name):
+		return fmt.Sprintf("is also a namespace whose Routes customResources grants, and these are called %s/… too: choose another name", name)
+	case g != nil && g.AllNamespaces() && dnsLabel.MatchString(name):
+		return "may be a namespace, and customResources grants the Routes of all: choose a name that no namespace can have, with an uppercase letter or _"
+	}
+	return ""
+}
+
 // place returns the position of the grant, for messages.
 func (g *Grant) place() string {
 	p := g.Node.Problemf("")
@@ -144,4 +162,14 @@ func (f *Fragment) Located(problems Problems) Problems {
 		}
 	}
 	return problems
+}
+
+// Key identifies a fragment when its content changes. An object has another key than a deleted one
+// of the same name, whose former text must not run in its place.
+func (f *Fragment) Key() string {
+	key := f.Scope.Prefix + "\x00" + f.Name
+	if f.Object != nil {
+		key += "\x00" + f.Object.UID
+	}
+	return key
 }

@@ -83,7 +83,7 @@ func (d *decoder) structure(n Node, v reflect.Value) {
 	fields := tags.Of(v.Type())
 	guessed := d.unknownKeys(n, fields)
 	for _, f := range fields {
-		fv := v.Field(f.Index)
+		fv := v.FieldByIndex(f.Index)
 		child := n.At(f.Key)
 		switch {
 		case f.Self:
@@ -228,7 +228,7 @@ func mayStandAlone(n Node, element reflect.Type) bool {
 // a list with one element.
 func IsScalar(t reflect.Type) bool {
 	switch t {
-	case reflect.TypeFor[Expr](), reflect.TypeFor[Secret](), reflect.TypeFor[Node](), reflect.TypeFor[Target]():
+	case reflect.TypeFor[Expr](), reflect.TypeFor[Script](), reflect.TypeFor[Secret](), reflect.TypeFor[Node](), reflect.TypeFor[Target]():
 		return true
 	}
 	switch t.Kind() {
@@ -304,6 +304,9 @@ func (d *decoder) checkString(n Node, v reflect.Value, f tags.Field) {
 
 // path decodes the path of a file, and checks it against the policy.
 func (d *decoder) path(n Node, v reflect.Value, class string) {
+	if class == tags.PathModule && strings.HasPrefix(v.String(), "oci://") {
+		return
+	}
 	if !strings.Contains(v.String(), "://") {
 		v.SetString(n.File(v.String()))
 	}

@@ -131,3 +131,27 @@ func (f *Filter) Check(n Node, from []string) (problems Problems) {
 	}
 	return problems
 }
+
+// Script is source code of a handler in the configuration. ${…} in it belongs to the code.
+type Script struct {
+	Text string
+	node Node
+}
+
+func (s *Script) unmarshal(n Node) Problems {
+	s.node = n
+	switch {
+	case n.IsZero(), n.yaml.Kind == yaml.ScalarNode && strings.TrimSpace(n.yaml.Value) == "":
+		return Problems{n.Problemf("is empty: write the code after | on lines of its own, or remove the key")}
+	case n.yaml.Kind != yaml.ScalarNode:
+		return Problems{n.Problemf("must be code, not %s: write it after | on lines of its own", n.describe())}
+	}
+	s.Text = n.yaml.Value
+	return nil
+}
+
+// Problem returns a problem at a position in the code. Line and column count from 1. The problem
+// has the position in the file.
+func (s Script) Problem(line, column int, message string) Problem {
+	return Expr(s).Problem(line, column-1, message)
+}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -19,14 +18,6 @@ import (
 // objects without one.
 const AllNamespaces = "*"
 
-// The limits of one scope. They bound the harm that the author of a fragment can do.
-const (
-	maxFragments  = 1000              // fragments of a prefix
-	maxFragment   = 4 * files.MaxSize // bytes of all fragments of a prefix
-	maxRoutes     = 1000              // routes of a prefix
-	minReevaluate = time.Minute
-)
-
 // Include bounds the routes of some files.
 type Include struct {
 	Node       Node     `yaml:",self"`
@@ -36,6 +27,7 @@ type Include struct {
 	Sources    []string `yaml:"sources,required" min:"1" doc:"Sources that the routes may use, also in look-ups."`
 	Sinks      []string `yaml:"sinks,required" min:"1" doc:"Sinks that the routes may deliver to."`
 	Handlers   []string `yaml:"handlers" doc:"Handlers that the routes may use. Absent: none. The include has an instance of its own of each, with its own kv."`
+	Partitions int      `yaml:"partitions" min:"0" max:"1024" doc:"Maximum number of partitions that the routes with workers have together. Needs fleet. Absent or 0: the routes have no workers."`
 	Strict     bool     `yaml:"strict" doc:"A mistake in a file rejects the whole configuration. Otherwise it disables the routes of its file only."`
 }
 
@@ -44,6 +36,7 @@ type Scope struct {
 	Prefix                   string   // the routes are called Prefix/name
 	Namespaces               []string // AllNamespaces: all
 	Sources, Sinks, Handlers []string
+	Partitions               int  `json:"-"` // of the routes with workers together
 	Strict                   bool `json:"-"` // a mistake rejects the whole configuration
 	// Granted is the place of the scope, for messages: config.yaml:12.
 	Granted string `json:"-"`
@@ -130,9 +123,6 @@ func (c *Config) All() []*Fragment {
 	return c.Fragments
 }
 
-// Key identifies a fragment when its content changes.
-func (f *Fragment) Key() string { return f.Scope.Prefix + "\x00" + f.Name }
-
 // checkIncludes checks the grants of the includes.
 func (c *Config) checkIncludes(n Node) (problems Problems) {
 	seen := map[string]bool{}
@@ -146,11 +136,17 @@ func (c *Config) checkIncludes(n Node) (problems Problems) {
 		case seen[i.Name]:
 			problems = append(problems, name.Problemf("include %q occurs twice: choose another name, or write one include with the files of both", i.Name))
 		}
+		if reason := c.CustomResources.reserved(i.Name); reason != "" {
+			problems = append(problems, name.Problemf("%q %s", i.Name, reason))
+		}
 		seen[i.Name] = true
 		problems = append(problems, checkNamespaces(i.Node.At("namespaces"), i.Namespaces)...)
 		problems = append(problems, c.checkReferences(i.Node.At("sources"), i.Sources, kindSource)...)
 		problems = append(problems, c.checkReferences(i.Node.At("sinks"), i.Sinks, kindSink)...)
 		problems = append(problems, c.checkReferences(i.Node.At("handlers"), i.Handlers, kindHandler)...)
+		if i.Partitions > 0 && c.Fleet == nil {
+			problems = append(problems, i.Node.At("partitions").Problemf("needs a fleet, whose workers handle the partitions: add fleet, or remove this key"))
+		}
 	}
 	if keys := n.Keys(); c.main == nil && n.yaml.Kind == yaml.MappingNode && !slices.Contains(keys, "routes") && !slices.Contains(keys, "include") && !slices.Contains(keys, "customResources") {
 		problems = append(problems, n.Problemf("routes is missing"))
@@ -172,7 +168,7 @@ func checkNamespaces(n Node, namespaces []string) (problems Problems) {
 func (i *Include) scope() *Scope {
 	p := i.Node.Problemf("")
 	return &Scope{
-		Prefix: i.Name, Namespaces: i.Namespaces, Sources: i.Sources, Sinks: i.Sinks, Handlers: i.Handlers, Strict: i.Strict,
+		Prefix: i.Name, Namespaces: i.Namespaces, Sources: i.Sources, Sinks: i.Sinks, Handlers: i.Handlers, Partitions: i.Partitions, Strict: i.Strict,
 		Granted: fmt.Sprintf("%s:%d", p.File, p.Line),
 	}
 }
@@ -204,16 +200,17 @@ func (c *Config) addFragments(others []*Fragment) (problems Problems) {
 		}
 	}
 	c.Fragments = append(c.Fragments, others...)
-	names := make(Names)
+	names, used := make(Names), make(usages)
 	for _, f := range c.Fragments {
 		if f.Object != nil {
 			c.grant(f)
 		}
-		f.Config, f.Problems = c.Fragment(f, f.Data)
-		if f.Err != nil {
-			f.Config, f.Problems = nil, Problems{{File: f.Name, Message: f.Err.Error()}}
+		if f.Err == nil {
+			f.Err = used.add(f)
 		}
-		if len(f.Problems) == 0 {
+		if f.Config, f.Problems = nil, nil; f.Err != nil {
+			f.Problems = Problems{{File: f.Name, Message: f.Err.Error()}}
+		} else if f.Config, f.Problems = c.Fragment(f, f.Data); len(f.Problems) == 0 {
 			f.Problems = names.Add(f)
 		}
 		switch {
@@ -242,56 +239,6 @@ func (c *Config) readFragment(name string, scope *Scope) *Fragment {
 		f.Data, f.Err = files.ReadIn(dir, filepath.Base(name))
 	}
 	return f
-}
-
-// Names has the names and ids of the routes of accepted fragments.
-type Names map[string]*usage
-
-// usage is the use of the limits of one prefix, and its names.
-type usage struct {
-	scope                    *Scope // of the first fragment
-	fragments, bytes, routes int
-	names, ids               map[string]Problem // a problem at the first use
-}
-
-// Add adds the routes of a fragment without problems. With problems, it adds nothing.
-func (n Names) Add(f *Fragment) (problems Problems) {
-	u := n[f.Scope.Prefix]
-	if u == nil {
-		u = &usage{scope: f.Scope, names: make(map[string]Problem), ids: make(map[string]Problem)}
-		n[f.Scope.Prefix] = u
-	}
-	routes := f.Config.Routes
-	switch at := (Problem{File: f.Name}); {
-	case u.fragments+1 > maxFragments:
-		at.Message = fmt.Sprintf("is one of more than %d files of %s: join files", maxFragments, f.Scope.Prefix)
-		return Problems{at}
-	case u.bytes+len(f.Data) > maxFragment:
-		at.Message = fmt.Sprintf("the files of %s are larger than 4 MiB together: remove some", f.Scope.Prefix)
-		return Problems{at}
-	case !slices.Equal(u.scope.Namespaces, f.Scope.Namespaces) && slices.ContainsFunc(routes, func(r *Route) bool { return r.Handler != "" }):
-		at.Message = fmt.Sprintf("%s grants other namespaces to routes called %s/…, so a handler would see objects of both: use no handler here, or change that name",
-			u.scope.Granted, f.Scope.Prefix)
-		return Problems{at}
-	case u.routes+len(routes) > maxRoutes:
-		at.Message = fmt.Sprintf("the files of %s have more than %d routes: remove some", f.Scope.Prefix, maxRoutes)
-		return Problems{at}
-	}
-	for _, r := range routes {
-		if first, ok := u.names[r.Name]; ok {
-			problems = append(problems, r.Node.At("name").Problemf("route %q occurs twice, first in %s:%d: choose another name", r.Name, first.File, first.Line))
-		} else if first, ok := u.ids[r.ID]; ok {
-			problems = append(problems, r.Node.At("id").Problemf("the route in %s:%d has the id %q: an id is the name, unless it is set; set another one", first.File, first.Line, r.ID))
-		}
-	}
-	if len(problems) > 0 {
-		return problems
-	}
-	u.fragments, u.bytes, u.routes = u.fragments+1, u.bytes+len(f.Data), u.routes+len(routes)
-	for _, r := range routes {
-		u.names[r.Name], u.ids[r.ID] = r.Node.Problemf(""), r.Node.Problemf("")
-	}
-	return nil
 }
 
 // Fragment decodes and checks a text of a fragment: its own, or a former one. It does not modify f.
@@ -381,6 +328,27 @@ func (r *Route) checkBounds(f *Fragment) (problems Problems) {
 	most(n.At("batch").At("size"), r.Batch.Size, 1000, "1000")
 	if r.Reevaluate > 0 && r.Reevaluate < minReevaluate {
 		problems = append(problems, n.At("reevaluate").Problemf("must be at least 1m in %s, not %s: it evaluates all objects", where, n.At("reevaluate").yaml.Value))
+	}
+	if r.Workers != nil && f.Object == nil {
+		most(n.At("workers").At("pending"), r.Workers.Pending, 1000, "1000")
+	}
+	return append(problems, r.checkPartitions(f)...)
+}
+
+// checkPartitions checks that a route of a fragment may have workers. They read the configuration
+// and the included files; only the leader knows the objects.
+func (r *Route) checkPartitions(f *Fragment) (problems Problems) {
+	if r.Workers == nil {
+		return nil
+	}
+	at, granted := r.Node.At("workers"), f.Scope.Partitions
+	switch {
+	case f.Object != nil:
+		problems = append(problems, at.Problemf("workers read files, not the objects of the cluster: remove it, or move the route into the configuration or an included file"))
+	case granted == 0:
+		problems = append(problems, at.Problemf("workers are not granted: %s grants no partitions; remove it, or ask for partitions there", f.Scope.Granted))
+	case r.Workers.Partitions > granted:
+		problems = append(problems, at.Problemf("%d partitions are not granted: %s grants %d; use fewer, or ask for more there", r.Workers.Partitions, f.Scope.Granted, granted))
 	}
 	return problems
 }

@@ -64,6 +64,10 @@ func golden(t *testing.T, file string, archive *txtar.Archive) {
 func describe(cfg *config.Config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cluster %+v\nstate %+v\nlisten %+v\n", cfg.Cluster, cfg.State, cfg.Listen)
+	if f := cfg.Fleet; f != nil {
+		fmt.Fprintf(&b, "fleet %s: servers %q credentials %+v tls %+v replicas=%d lease=%s wait=%t\n",
+			f.Name, f.NATS.Servers, f.NATS.Credentials, f.NATS.TLS, f.Replicas, f.Lease, f.Wait)
+	}
 	for name, e := range inOrder(cfg.Define) {
 		fmt.Fprintf(&b, "define %s: %q\n", name, e.Text)
 	}
@@ -103,6 +107,9 @@ func describe(cfg *config.Config) string {
 			r.Existing, r.Deliver, r.Overflow, r.OnFailure, r.Concurrency, r.Batch.Size, r.Batch.Wait, r.Queue, r.Retry)
 		if r.Limit != nil {
 			fmt.Fprintf(&b, "  limit every=%s burst=%d\n", r.Limit.Every, r.Limit.Burst)
+		}
+		if w := r.Workers; w != nil {
+			fmt.Fprintf(&b, "  workers partitions=%d pending=%d\n", w.Partitions, w.Pending)
 		}
 		if r.Debounce.Quiet > 0 || r.MaxAge > 0 {
 			fmt.Fprintf(&b, "  debounce=%+v maxAge=%s\n", r.Debounce, r.MaxAge)

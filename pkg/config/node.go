@@ -243,6 +243,14 @@ func (n Node) JSON() ([]byte, error) {
 	return e.b.Bytes(), e.problems.Err()
 }
 
+// Identity returns the content of the node for comparisons: it is that of JSON, but a text that
+// cannot be expanded stays as it is, because ${…} in a [Script] or [Expr] need not be a variable.
+func (n Node) Identity() string {
+	var e jsonEncoder
+	e.value(n)
+	return e.b.String()
+}
+
 type jsonEncoder struct {
 	b        bytes.Buffer
 	problems Problems

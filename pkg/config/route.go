@@ -104,11 +104,36 @@ func (r *Route) Validate(n Node) (problems Problems) {
 		problems = append(problems, r.Filter.Check(n.At("filter"), r.From)...)
 		problems = append(problems, r.When.Check(n.At("when"), r.From)...)
 	}
+	problems = append(problems, r.checkWith(n)...)
 	problems = append(problems, r.checkTime(n)...)
 	problems = append(problems, r.checkAge(n)...)
 	problems = append(problems, r.checkShape(n)...)
 	problems = append(problems, checkOnce(n.At("from"), r.From)...)
 	return append(problems, checkOnce(n.At("ops"), r.Ops)...)
+}
+
+// maxWith is the maximum number of the values in with.
+const maxWith = 16
+
+// checkWith checks that a handler or a receiver can see the values of with.
+func (r *Route) checkWith(n Node) (problems Problems) {
+	with := n.At("with")
+	for _, e := range with.entries() {
+		if !celIdentifier.MatchString(e.key) {
+			key := e.value
+			key.at = e.at
+			problems = append(problems, key.Problemf("%q is not a valid name: use letters, digits and _, and no digit first", e.key))
+		}
+	}
+	switch {
+	case len(r.With) > maxWith:
+		problems = append(problems, with.Problemf("has %d values, more than %d: join some of them in a map", len(r.With), maxWith))
+	case len(r.With) > 0 && r.Emit != nil:
+		problems = append(problems, with.Problemf("is for a handler: emit can contain the expressions itself"))
+	case len(r.With) > 0 && r.Handler == "" && n.At("from").IsZero():
+		problems = append(problems, with.Problemf("has no effect: the route passes on the events of other routes as they are: add a handler, or remove it"))
+	}
+	return problems
 }
 
 // Validate checks the rules that tags cannot express.

@@ -93,6 +93,9 @@ type Delta struct {
 	// a Secret, the disk keeps neither Data nor the attributes that a handler set, so Data is null
 	// after a restart.
 	Event *Event
+	// With has the values of the route's `with` as a JSON object. It belongs to one route, like
+	// Suppressed, and is not part of the state on disk. Empty: the route has none.
+	With []byte
 	// TraceParent identifies the span of the delta in its route, in the form of W3C Trace Context,
 	// for a handler that continues the trace. It belongs to one route, like Suppressed. Empty:
 	// tracing is off.

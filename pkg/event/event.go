@@ -107,10 +107,10 @@ func newID(d *Delta, route string, n int) string {
 }
 
 // Payload returns the data of an event whose route has no handler: {"op", "object", "oldObject",
-// "initial", "stale", "since", "repeat", "late", "suppressed"}, without the fields that are null,
-// false or 0. The object of a delete is the last state.
+// "initial", "stale", "since", "repeat", "late", "suppressed", "with"}, without the fields that are
+// null, false or 0. The object of a delete is the last state.
 func Payload(d *Delta) []byte {
-	size := 64 + len(d.Object().json)
+	size := 64 + len(d.Object().json) + len(d.With)
 	if d.Old != nil {
 		size += len(d.Old.json)
 	}
@@ -143,6 +143,10 @@ func Payload(d *Delta) []byte {
 	if d.Suppressed > 0 {
 		b = append(b, `,"suppressed":`...)
 		b = strconv.AppendInt(b, int64(d.Suppressed), 10)
+	}
+	if len(d.With) > 0 {
+		b = append(b, `,"with":`...)
+		b = append(b, d.With...)
 	}
 	return append(b, '}')
 }

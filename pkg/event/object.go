@@ -54,6 +54,8 @@ type Object struct {
 	key             Key
 	uid             string
 	resourceVersion string
+
+	status int // see ParseIndexed
 }
 
 // ErrNoIdentity is the error of JSON that is not an object of a Kubernetes API.
@@ -64,7 +66,10 @@ var ErrNoIdentity = errors.New("not a Kubernetes object: metadata.name is missin
 // never quotes the text.
 func ParseObject(resource *Resource, text string) (*Object, error) {
 	o := &Object{resource: resource, json: strings.Trim(text, " \t\r\n")}
-	for name, value := range rawjson.Value(o.json).Get("metadata").Fields() {
+	// Fields stops at the end of metadata, so its end need not be found before. Most writers put the
+	// labels and annotations behind the identity.
+	metadata, left := rawjson.Value(rawjson.Member(o.json, "metadata")), identityFields
+	for name, value := range metadata.Fields() {
 		field := o.identityField(name)
 		if field == nil || value.IsNull() {
 			continue
@@ -73,6 +78,9 @@ func ParseObject(resource *Resource, text string) (*Object, error) {
 			return nil, fmt.Errorf("metadata.%s is not a string", name)
 		}
 		*field = value.Str()
+		if left--; left == 0 {
+			break
+		}
 	}
 	if o.key.Name == "" {
 		return nil, ErrNoIdentity
@@ -85,6 +93,21 @@ func Identity(resource *Resource, key Key, uid string) *Object {
 	o := &Object{resource: resource, key: key, uid: uid}
 	o.json = fmt.Sprintf(`{"metadata":{"name":%s,"namespace":%s,"uid":%s}}`, rawjson.Quote(key.Name), rawjson.Quote(key.Namespace), rawjson.Quote(uid))
 	return o
+}
+
+// identityFields is the number of fields that identityField knows.
+const identityFields = 4
+
+// ParseIndexed is [ParseObject] for a text without spaces around it, in which the value of the
+// member status begins at an offset; 0: unknown. The status is the last member of most objects, so
+// a search for it would read the whole spec.
+func ParseIndexed(resource *Resource, text string, status int) (*Object, error) {
+	o, err := ParseObject(resource, text)
+	if err != nil {
+		return nil, err
+	}
+	o.status = status
+	return o, nil
 }
 
 func (o *Object) identityField(name string) *string {
@@ -129,6 +152,15 @@ func (o *Object) JSON() []byte { return unsafe.Slice(unsafe.StringData(o.json), 
 
 // Raw returns the JSON of the object as a value, to read fields from.
 func (o *Object) Raw() rawjson.Value { return rawjson.Value(o.json) }
+
+// Member returns the text of the object from the begin of a member's value, or "" if there is no
+// such member.
+func (o *Object) Member(key string) string {
+	if o.status > 0 && key == "status" {
+		return o.json[o.status:]
+	}
+	return rawjson.Member(o.json, key)
+}
 
 // Size returns the approximate memory of the object in bytes.
 func (o *Object) Size() int { return len(o.json) + int(unsafe.Sizeof(*o)) }

@@ -313,6 +313,19 @@ func (f *Factory) Status(name string) (status Status, ok bool) {
 	return s.Status(), true
 }
 
+// Applied returns the resourceVersions up to which the watches of a source are applied, see
+// [Watch.Applied].
+func (f *Factory) Applied(name string) (versions []string) {
+	s, ok := f.source(name)
+	if !ok {
+		return nil
+	}
+	for _, w := range s.watches {
+		versions = append(versions, w.Applied())
+	}
+	return versions
+}
+
 // Synced returns a channel that is closed once the source has all its objects and the deltas of its
 // first list are admitted; nil if there is no such source.
 func (f *Factory) Synced(name string) <-chan struct{} {

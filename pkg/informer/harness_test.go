@@ -165,6 +165,7 @@ type options struct {
 	config informer.Config
 	resync time.Duration
 	names  []string
+	lossy  bool                    // see informer.Restored
 	later  *later                  // how objects are restored; nil: before the watch runs
 	before func(*informer.Factory) // adds other watches first; nil: there are none
 }

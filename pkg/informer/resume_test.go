@@ -94,6 +94,7 @@ func restart(t *testing.T, a *api, o options, d *disk) *rig {
 	if o.later != nil {
 		o.later.take(&restored)
 	}
+	restored.Lossy = o.lossy
 	r.watch.Restore(restored)
 	a.mu.Lock()
 	a.requests = nil
@@ -464,5 +465,27 @@ func TestRestartIdentity(t *testing.T) {
 	r.sink.want(t, false, "updated pods default/a")
 	if r.synced(); a.lists() > 0 {
 		t.Error("listed")
+	}
+}
+
+// TestLossy: if the last cuts of the former run may be missing, an object that is new to a resumed
+// watch may have been delivered, so its delete is not coalesced with it.
+func TestLossy(t *testing.T) {
+	// Guarantee: fleet-takeover
+	for _, lossy := range []bool{false, true} {
+		o := options{}
+		a, d := saved(t, o)
+		a.put("default/before", "web")
+		o.lossy = lossy
+		r := restart(t, a, o, d)
+		eventually(t, "the former change is reported", func() bool { return len(r.sink.peek()) > 0 })
+		a.put("default/after", "web")
+		eventually(t, "it is reported", func() bool { return len(r.sink.peek()) > 1 })
+		for i, want := range []bool{lossy, false} {
+			if got := r.sink.peek()[i]; got.Transit().Selective != want {
+				t.Errorf("lossy %v, %s: %+v", lossy, describe(got), *got.Transit())
+			}
+		}
+		r.shutdown(d)
 	}
 }

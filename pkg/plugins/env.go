@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/deltarouter/deltarouter/internal/callrecord"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
@@ -28,12 +29,27 @@ type HandlerEnv struct {
 	// a folder for results that can be computed again, writable by the router's user only; empty:
 	// none
 	Cache     string
+	Modules   Modules
 	Lookup    Lookup // the caches of the sources that a [LookupRequester] names
 	APIServer string // host:port of the cluster's API server; empty: unknown
 
 	// HTTP answers the requests of a handler instead of the network. It does not get the headers
 	// that the configuration adds to a request, which may be secret. nil: the requests are sent.
 	HTTP http.RoundTripper
+
+	// Replay has the answers that guests get, to repeat a failed call. nil: the host answers.
+	Replay *callrecord.Replay
+}
+
+// Modules says where a handler gets modules of registries.
+type Modules struct {
+	// Dir keeps fetched modules, by digest; empty: the folder of the user does.
+	Dir string
+	// Offline: nothing is requested from a registry.
+	Offline bool
+	// Starting: a handler whose registry is not available is opened nevertheless, and postpones its
+	// deltas until the module is there. Otherwise opening it fails, and the old one stays in use.
+	Starting bool
 }
 
 // SinkEnv is the environment of a sink.

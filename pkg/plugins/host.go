@@ -1,10 +1,12 @@
 package plugins
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
 
+	"github.com/deltarouter/deltarouter/pkg/authz"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -25,6 +27,26 @@ type KV interface {
 	// applied, if the size would grow to more than limit bytes.
 	Commit(writes []KVWrite, limit int64) error
 }
+
+// SharedKV is a KV that calls in other processes change at the same time: the one of a handler on
+// the workers of a fleet. A call commits with the revisions of all values that it has read or
+// written.
+type SharedKV interface {
+	KV
+	// Read is Get with the revision of the value, which changes with each write. 0: there is none.
+	Read(key string) (value []byte, revision uint64, ok bool)
+	// CommitIf is Commit on the condition that the revisions are still the present ones. The error
+	// is [Postponed], and no write is applied, if one is not, or if the store cannot be reached. In
+	// the latter case the writes may be applied nevertheless, like before a crash.
+	CommitIf(writes []KVWrite, revisions map[string]uint64, limit int64) error
+}
+
+// ErrKVConflict is in the error of [SharedKV.CommitIf] if a revision is not the present one. A host
+// may repeat the call at once.
+var ErrKVConflict = errors.New("another call has changed a value that this call has used; the call is repeated")
+
+// KVRepeats is the number of times that a host repeats a call at once after an [ErrKVConflict].
+const KVRepeats = 3
 
 // KVWrite sets or removes one value.
 type KVWrite struct {
@@ -55,6 +77,42 @@ type Lookup interface {
 	Get(source, namespace, name string) *event.Object
 }
 
+// LookupQuery is a look-up, for [RemoteLookup].
+type LookupQuery struct {
+	Source, Index, Value string // as of Lookup and Count
+	Namespace, Name      string // as of Get, if Name is not empty
+	Count                bool   // only the number of objects
+	// Deltas are those that the handler has in hand: the answer is not older than their objects.
+	Deltas []*event.Delta
+}
+
+// RemoteLookup is a Lookup from the caches of another process: that of a handler on the workers of
+// a fleet. The methods of Lookup find nothing while the other process cannot be reached.
+type RemoteLookup interface {
+	Lookup
+	// Ask answers a query with objects, or with their number only. An error is [Postponed], or
+	// [Rejected] if the answer is too large.
+	Ask(ctx context.Context, q LookupQuery) (objects []*event.Object, count int, err error)
+}
+
+// Ask answers a query from any Lookup. Only a RemoteLookup fails.
+func Ask(ctx context.Context, from Lookup, q LookupQuery) (objects []*event.Object, count int, err error) {
+	if remote, ok := from.(RemoteLookup); ok {
+		return remote.Ask(ctx, q)
+	}
+	switch {
+	case q.Name != "":
+		if o := from.Get(q.Source, q.Namespace, q.Name); o != nil {
+			objects = []*event.Object{o}
+		}
+	case q.Count:
+		return nil, from.Count(q.Source, q.Index, q.Value), nil
+	default:
+		objects = from.Lookup(q.Source, q.Index, q.Value)
+	}
+	return objects, len(objects), nil
+}
+
 // LookupGrant permits a handler to look up objects of a source, or of one index of a source.
 type LookupGrant struct {
 	Source string
@@ -68,13 +126,10 @@ type API struct {
 	Client *http.Client // authenticates the router; must be neither modified nor closed
 }
 
-// Right is a permission that a component needs at the API server.
-type Right struct {
-	Verb      string // a verb of Kubernetes: get, list, create, update, patch, delete
-	Group     string
-	Resource  string // a subresource follows the resource: pods/eviction; empty: see Path
-	Namespace string // empty: all, or the resource has none
-	Path      string // a path instead of a resource, as /apis/apps/v1
+// NeededRight is a right that a component needs.
+type NeededRight struct {
+	authz.Right
+
 	// Optional: the component works without the right, so a missing one is not a mistake.
 	Optional bool
 	// Selected: the component needs the right only in the namespaces that a label selector finds.

@@ -48,7 +48,7 @@ type (
 	// RightsRequester is a kind that needs rights in the router's own cluster. `router check
 	// -connect` tests each right.
 	RightsRequester interface {
-		Rights(node config.Node) []Right
+		Rights(node config.Node) []NeededRight
 	}
 )
 

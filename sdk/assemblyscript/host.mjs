@@ -37,6 +37,7 @@ export class Guest {
     const rtr_v1 = {
       log: (level, ptr, size) => (o.log(level, say(ptr, size)), 0),
       emit: (index, ptr, size) => (this.emitted.push(JSON.parse(say(ptr, size))), 0),
+      field: () => BigInt(denied), // the SDK searches itself
       now_ns: () => BigInt(o.now ?? 0),
       random: (ptr, size) => (this.bytes(ptr, size).forEach((_, i, b) => (b[i] = i + 1)), 0),
       config_get: (key, keySize, buf, limit) => {
@@ -91,9 +92,11 @@ export class Guest {
   }
 
   // handle returns a result per delta {op, object, oldObject, source, cluster, resource, initial, stale, redelivered, late,
-  // repeat, since, suppressed, event: {id, type, source, subject, route, time, data}}; since and time are texts that Date reads. Objects are
-  // values, or texts of JSON. A result is {events}, {error}, {retry}, {drop: true} or {}.
+  // repeat, since, suppressed, traceparent, with, event: {id, type, source, subject, route, time, data}}; since and time are texts
+  // that Date reads. Objects are values, or texts of JSON. A result is {events}, {error}, {retry}, {drop: true} or {}.
   handle(deltas) {
+    const end = deltas.findIndex((d) => !d.traceparent !== !deltas[0].traceparent); // all of a batch have one, or none has
+    if (end > 0) return [...this.handle(deltas.slice(0, end)), ...this.handle(deltas.slice(end))];
     const batch = encode(deltas);
     const ret = BigInt.asUintN(64, this.exports.rtr_handle(this.write(batch), batch.length));
     const results = deltas.map(() => ({}));
@@ -121,7 +124,9 @@ export class Guest {
 // encode writes a batch.
 function encode(deltas) {
   const pieces = [];
-  let size = 16 + 32 * deltas.length;
+  const traced = deltas[0]?.traceparent !== undefined;
+  const extended = deltas.some((d) => d.with !== undefined);
+  let size = 16 + (32 + (traced ? 8 : 0) + (extended ? 8 : 0)) * deltas.length;
   const put = (bytes) => {
     const off = size;
     pieces.push([off, bytes]);
@@ -129,9 +134,11 @@ function encode(deltas) {
     return off;
   };
   const out = deltas.map((d) => encodeOne(d, put));
+  const traces = traced ? deltas.map((d) => utf8.encode(d.traceparent)).map((b) => [put(b), b.length]) : [];
+  const values = extended ? deltas.map((d) => utf8.encode(JSON.stringify(d.with ?? {}))).map((b) => [put(b), b.length]) : [];
   const batch = new Uint8Array(size);
   const view = new DataView(batch.buffer);
-  [0x31525452, 1, deltas.length, size].forEach((v, i) => view.setUint32(4 * i, v, true));
+  [0x31525452, ((traced ? 1 : 0) | (extended ? 2 : 0)) << 16 | 1, deltas.length, size].forEach((v, i) => view.setUint32(4 * i, v, true));
   out.forEach((d, i) => {
     const rec = 16 + 32 * i;
     view.setUint32(rec, i, true);
@@ -139,6 +146,7 @@ function encode(deltas) {
     view.setUint16(rec + 10, d.flags, true);
     [...d.new, ...d.old, d.meta].forEach((v, j) => view.setUint32(rec + 12 + 4 * j, v, true));
   });
+  [...traces, ...values].flat().forEach((v, j) => view.setUint32(16 + 32 * deltas.length + 4 * j, v, true));
   for (const [off, bytes] of pieces) batch.set(bytes, off);
   return batch;
 }

@@ -48,6 +48,8 @@ typedef struct {
 	int64_t seen_ns;    // when the router saw the change, since 1970
 	int64_t since_ns;   // when the condition began to hold, likewise; 0: unknown
 	int64_t suppressed; // number of deltas that the limit of the route suppressed before this one
+	dr_json with;       // the values of the route's with, a JSON object; n is 0: the route has none
+	dr_str traceparent; // the span of the delta in its route (W3C Trace Context), for requests; n is 0: the router exports no traces
 	dr_made event;      // the event that an upstream route made of the delta; id.n is 0: the delta comes from its source
 	uint32_t index;     // in the batch
 } dr_delta;

@@ -89,6 +89,9 @@ static inline dr_delta dr__read(dr_str in, uint32_t i) {
 	dr_delta d = {(uint8_t)in.p[rec + 8], flags & 1, flags & 2, flags & 4, flags & 8, flags & 16, .index = i};
 	d.object = dr__piece(in, rec + 12), d.old_object = dr__piece(in, rec + 20);
 	if (!d.object.n) d.object = d.old_object;
+	uint32_t flags_of_batch = dr__get32(in.p + 4) >> 16, count = dr__get32(in.p + 8), refs = 16 + 32 * count;
+	if (flags_of_batch & 1) d.traceparent = dr__piece(in, refs + 8 * i), refs += 8 * count;
+	if (flags_of_batch & 2) d.with = dr__piece(in, refs + 8 * i);
 	if (meta > in.n - 4) __builtin_trap();
 	uint32_t fields = dr__get32(in.p + meta);
 	dr_str *to[] = {&d.source, &d.cluster, &d.resource, &d.kind, &d.ns, &d.name, &d.uid, &d.resource_version};

@@ -14,12 +14,29 @@ DR__IMPORT(emit) int32_t dr__host_emit(uint32_t delta, const char *event, uint32
 DR__IMPORT(http) int32_t dr__host_http(const char *request, uint32_t size, char *buf, uint32_t limit);
 DR__IMPORT(now_ns) int64_t dr__host_now_ns(void);
 DR__IMPORT(random) int32_t dr__host_random(char *buf, uint32_t size);
+DR__IMPORT(field) int64_t dr__host_field(uint32_t delta, uint32_t which, const char *path, uint32_t path_size);
 #else
 #include "deltarouter_fake.h"
 #endif
 
 // dr__first is the room for an answer of a host function; a longer one is requested again.
 #define DR__FIRST 4096
+
+static inline dr_json dr__field(const dr_delta *d, uint32_t which, dr_json object, const char *path) {
+	int64_t place = dr__host_field(d->index, which, path, dr_z(path).n);
+	if (place == DR_NOTFOUND) return (dr_json){0, 0};
+	if (place < 0) return dr_path(object, path); // the host does not search
+	uint32_t at = (uint32_t)(place >> 32), n = (uint32_t)place;
+	if (at > object.n || n > object.n - at) __builtin_trap();
+	return (dr_json){object.p + at, n};
+}
+
+// dr_field returns a field of the object: dr_field(d, "status.phase"). Dots separate the keys; \\. is a dot in a key. The router finds
+// the field, which is several times faster than dr_path.
+static inline dr_json dr_field(const dr_delta *d, const char *path) { return dr__field(d, 0, d->object, path); }
+
+// dr_old_field is dr_field for the object before the change.
+static inline dr_json dr_old_field(const dr_delta *d, const char *path) { return dr__field(d, 1, d->old_object, path); }
 
 // dr_log writes a line into the router's log, at DR_DEBUG to DR_ERROR.
 static inline void dr_log(int level, dr_str text) { dr__host_log(level, text.p, text.n); }

@@ -211,14 +211,29 @@ static inline dr_json dr_member(dr_json v, dr_str key) {
 // dr_get is dr_member for a C string.
 static inline dr_json dr_get(dr_json v, const char *key) { return dr_member(v, dr_z(key)); }
 
-// dr_path follows keys that are separated by dots: dr_path(d->object, "metadata.labels"). A key with a dot in it needs dr_get.
+// dr__key reads a key of a path until a dot: a backslash takes the character behind it literally.
+static inline const char *dr__key(const char *path, dr_str *key) {
+	uint32_t n = 0;
+	while (path[n] && path[n] != '.' && path[n] != '\\') n++;
+	*key = (dr_str){path, n};
+	if (path[n] != '\\') return path + n;
+	char *text = dr_alloc(dr_z(path).n);
+	for (n = 0; *path && *path != '.'; path++) {
+		if (*path == '\\' && path[1]) path++;
+		text[n++] = *path;
+	}
+	*key = (dr_str){text, n};
+	return path;
+}
+
+// dr_path follows keys that are separated by dots: dr_path(d->event.data, "pod.labels"). In a key, \\. is a dot. For the objects of
+// a delta dr_field is faster.
 static inline dr_json dr_path(dr_json v, const char *path) {
 	while (v.n) {
-		uint32_t n = 0;
-		while (path[n] && path[n] != '.') n++;
-		v = dr_member(v, (dr_str){path, n});
-		if (!path[n]) break;
-		path += n + 1;
+		dr_str key;
+		path = dr__key(path, &key);
+		v = dr_member(v, key);
+		if (!*path++) break;
 	}
 	return v;
 }

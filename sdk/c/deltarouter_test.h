@@ -61,6 +61,8 @@ static inline void dr__test_run(dr_handle_fn handle, dr_buf *to, dr_str op, dr_j
 		d.repeat = dr_int(dr_get(*more, "repeat"), 0) > 0;
 		d.suppressed = dr_int(dr_get(*more, "suppressed"), 0);
 		d.since_ns = dr__test_time(dr_text(dr_get(*more, "since")));
+		d.traceparent = dr_text(dr_get(*more, "traceparent"));
+		d.with = dr_get(*more, "with");
 		dr_json made = dr_get(*more, "event");
 		d.event.id = dr_text(dr_get(made, "id")), d.event.type = dr_text(dr_get(made, "type"));
 		d.event.source = dr_text(dr_get(made, "source")), d.event.subject = dr_text(dr_get(made, "subject"));

@@ -24,6 +24,7 @@ const (
 	flagRepeat      = 16
 
 	flagTraced = 1 // of a batch
+	flagWith   = 2 // of a batch
 )
 
 // The fields of a delta's meta table.
@@ -65,8 +66,9 @@ const yieldEvery = 64
 type server struct {
 	handle Handler
 	logf   func(d Delta, reason any)
-	// strings that most deltas share, to avoid allocations
+	// strings that most deltas share, to avoid allocations; recent are those of the delta before
 	names   map[string]string
+	recent  [metaKind + 1]string
 	calls   uint
 	answer  []byte // records
 	payload []byte // messages and events
@@ -219,13 +221,17 @@ func (s *server) delta(in []byte, i uint32) Delta {
 		}
 		return piece(in, fields[8*i:])
 	}
+	refs, count := headerSize+le.Uint32(in[8:])*recordSize, le.Uint32(in[8:])
 	if le.Uint16(in[6:])&flagTraced != 0 {
-		d.TraceParent = string(piece(in, in[headerSize+le.Uint32(in[8:])*recordSize+8*i:]))
+		d.TraceParent = string(piece(in, in[refs+8*i:]))
+		refs += 8 * count
 	}
-	d.Source, d.Cluster = s.name(field(metaSource)), s.name(field(metaCluster))
-	d.Resource, d.Kind = s.name(field(metaResource)), s.name(field(metaKind))
-	d.Namespace, d.Name = string(field(metaNamespace)), string(field(metaName))
-	d.UID, d.ResourceVersion = string(field(metaUID)), string(field(metaResourceVersion))
+	if le.Uint16(in[6:])&flagWith != 0 {
+		d.With = piece(in, in[refs+8*i:])
+	}
+	d.Source, d.Cluster = s.name(metaSource, field(metaSource)), s.name(metaCluster, field(metaCluster))
+	d.Resource, d.Kind = s.name(metaResource, field(metaResource)), s.name(metaKind, field(metaKind))
+	d.identify(field(metaNamespace), field(metaName), field(metaUID), field(metaResourceVersion))
 	if seen := field(metaSeen); len(seen) == 8 {
 		d.Seen = time.Unix(0, int64(le.Uint64(seen))).UTC()
 	}
@@ -237,16 +243,36 @@ func (s *server) delta(in []byte, i uint32) Delta {
 	}
 	if at := field(metaEventTime); len(at) == 8 {
 		d.Event = &RouteEvent{
-			ID: string(field(metaEventID)), Type: s.name(field(metaEventType)), Source: s.name(field(metaEventSource)),
-			Subject: string(field(metaEventSubject)), Route: s.name(field(metaEventRoute)),
+			ID: string(field(metaEventID)), Type: s.unique(field(metaEventType)), Source: s.unique(field(metaEventSource)),
+			Subject: string(field(metaEventSubject)), Route: s.unique(field(metaEventRoute)),
 			Time: time.Unix(0, int64(le.Uint64(at))).UTC(), Data: field(metaEventData),
 		}
 	}
 	return d
 }
 
-// name returns the same string for equal values.
-func (s *server) name(b []byte) string {
+// identify sets the identity. Its strings share one allocation instead of four. The price: a handler
+// that keeps one of them keeps the memory of all, about a hundred bytes.
+func (d *Delta) identify(namespace, name, uid, version []byte) {
+	all := make([]byte, 0, len(namespace)+len(name)+len(uid)+len(version))
+	all = append(append(append(append(all, namespace...), name...), uid...), version...)
+	text := unsafe.String(unsafe.SliceData(all), len(all))
+	cut := func(n int) (part string) {
+		part, text = text[:n], text[n:]
+		return part
+	}
+	d.Namespace, d.Name, d.UID, d.ResourceVersion = cut(len(namespace)), cut(len(name)), cut(len(uid)), cut(len(version))
+}
+
+// name returns the same string for equal values of a field.
+func (s *server) name(field int, b []byte) string {
+	if s.recent[field] != string(b) {
+		s.recent[field] = s.unique(b)
+	}
+	return s.recent[field]
+}
+
+func (s *server) unique(b []byte) string {
 	if name, ok := s.names[string(b)]; ok {
 		return name
 	}

@@ -23,6 +23,23 @@ func TestOp(t *testing.T) {
 	}
 }
 
+// TestIdentity: the strings of an identity, which share memory, are those of the batch, and keep
+// their values when the memory of the batch is used again.
+func TestIdentity(t *testing.T) {
+	type identity struct{ namespace, name, uid, version string }
+	for _, want := range []identity{{}, {"shop", "web-0", "0f4e", "12"}, {"", "node-1", "77", "3"}, {"shop", "web-0", "", ""}, {"", "", "", "é"}} {
+		batch := [][]byte{[]byte(want.namespace), []byte(want.name), []byte(want.uid), []byte(want.version)}
+		var d Delta
+		d.identify(batch[0], batch[1], batch[2], batch[3])
+		for _, field := range batch {
+			clear(field)
+		}
+		if got := (identity{d.Namespace, d.Name, d.UID, d.ResourceVersion}); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestConfig(t *testing.T) {
 	type settings struct{ Threshold int }
 	for _, tt := range []struct {

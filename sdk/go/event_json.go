@@ -36,6 +36,8 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 		return append(b, "null"...), nil
 	case json.RawMessage:
 		return appendRaw(b, v)
+	case Value:
+		return appendRaw(b, v)
 	case []byte:
 		return appendRaw(b, v) // not base64
 	case string:
@@ -103,7 +105,8 @@ func appendMap[T any](b []byte, m map[string]T) (_ []byte, err error) {
 	if m == nil {
 		return append(b, "null"...), nil
 	}
-	keys := make([]string, 0, len(m))
+	var few [8]string // on the stack
+	keys := few[:0]
 	for k := range m {
 		keys = append(keys, k)
 	}

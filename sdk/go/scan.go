@@ -2,8 +2,8 @@ package deltarouter
 
 import "encoding/json"
 
-// The functions below read parts of a host function's answer without decoding all of it. Invalid
-// JSON reads as absent.
+// The functions below read parts of a JSON text without decoding all of it. Invalid JSON reads as
+// absent.
 
 // space returns the index of the next character that is not white space.
 func space(b []byte, i int) int {
@@ -56,7 +56,7 @@ func skip(b []byte, i int) int {
 	return len(b)
 }
 
-// member returns the value of a member of an object. The key must be written without escapes.
+// member returns the value of a member of an object.
 func member(object []byte, key string) []byte {
 	i := space(object, 0)
 	if i == len(object) || object[i] != '{' {
@@ -70,14 +70,22 @@ func member(object []byte, key string) []byte {
 		}
 		start := space(object, colon+1)
 		end := skip(object, start)
-		if string(object[i+1:after-1]) == key {
-			return object[start:end]
+		if isKey(object[i:after], key) {
+			return object[start:end:end]
 		}
 		if i = space(object, end); i < len(object) && object[i] == ',' {
 			i = space(object, i+1)
 		}
 	}
 	return nil
+}
+
+// isKey reports whether a quoted key is key.
+func isKey(quoted []byte, key string) bool {
+	if len(quoted) <= len(key)+2 { // without escapes
+		return len(quoted) == len(key)+2 && string(quoted[1:len(quoted)-1]) == key
+	}
+	return Value(quoted).Text() == key
 }
 
 // elements returns the elements of an array.

@@ -125,6 +125,9 @@ type Delta struct {
 	// source.
 	Event *RouteEvent
 
+	// With has the values of the route's `with` as a JSON object. It is empty if the route has
+	// none.
+	With []byte
 	// TraceParent identifies the span of the delta in its route, in the form of W3C Trace Context:
 	// pass it on as the header traceparent of requests. It is empty unless the router exports
 	// traces.

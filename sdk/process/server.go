@@ -156,7 +156,7 @@ func delta(d *pluginv1.Delta) Delta {
 		Object: d.GetNewObject(), OldObject: d.GetOldObject(),
 		Initial: d.GetInitial(), Stale: d.GetStale(), Redelivered: d.GetRedelivered(), Seen: time.Unix(0, d.GetSeenUnixNano()),
 		Late: d.GetLate(), Repeat: d.GetRepeat(), Suppressed: int(d.GetSuppressed()),
-		TraceParent: d.GetTraceParent(),
+		TraceParent: d.GetTraceParent(), With: d.GetWith(),
 	}
 	if since := d.GetSinceUnixNano(); since != 0 {
 		of.Since = time.Unix(0, since)

@@ -9,9 +9,11 @@ type exception struct {
 // exceptions lists the figures above a bound of structure_test.go. An entry that is not needed any
 // more fails and must be removed.
 var exceptions = map[string]exception{
-	"exported names under pkg/":           {225, "the sections of the configuration, and fragments"},
+	"exported names under pkg/":           {229, "the sections of the configuration, and fragments"},
+	"files pkg/config":                    {15, "one file per section of the configuration"},
 	"files cmd/router":                    {20, "one file per command"},
-	"fields pkg/config.Route":             {28, "the keys of a route"},
-	"fields internal/metrics.Metrics":     {37, "one field per metric"},
-	"fields internal/pipeline/spec.Route": {31, "the keys of a route"},
+	"methods internal/checkpoint.DB":      {34, "each part of the state has its reads and writes, in one file"},
+	"fields pkg/config.Route":             {30, "the keys of a route"},
+	"fields internal/metrics.Metrics":     {38, "one field per metric"},
+	"fields internal/pipeline/spec.Route": {32, "the keys of a route"},
 }

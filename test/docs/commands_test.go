@@ -44,11 +44,8 @@ func TestCommands(t *testing.T) {
 }
 
 var (
-	codeLine    = regexp.MustCompile("(?m)^(?:    |\\$ |    \\$ )(router [^\n]*)|`(router [^`\n]*)`")
-	subcommands = []string{
-		"dlq list", "dlq show", "dlq retry", "dlq drop", "schema config", "schema pull", "schema reference", "plugin new",
-		"state inspect", "state export", "state backup",
-	}
+	codeLine = regexp.MustCompile("(?m)^(?:    |\\$ |    \\$ )(router [^\n]*)|`(router [^`\n]*)`")
+	families = []string{"dlq", "plugin", "schema", "state"} // commands with subcommands
 )
 
 // commandLines returns the lines of code of a document that begin with router, and its code spans
@@ -77,7 +74,7 @@ func wordsOf(line string) (command string, flags []string) {
 	if len(words) > 0 && firstWord.MatchString(words[0]) {
 		command, words = words[0], words[1:]
 	}
-	if len(words) > 0 && slices.Contains(subcommands, command+" "+words[0]) {
+	if len(words) > 0 && slices.Contains(families, command) && firstWord.MatchString(words[0]) {
 		command += " " + words[0]
 	}
 	for _, word := range words {
@@ -95,6 +92,7 @@ func TestWordsOf(t *testing.T) {
 		"router get pods -o yaml --n x # not -this":    "get: o n",
 		"router eval 'a -b' -object pod.yaml | cat -n": "eval: object",
 		"router dlq list [-route R]":                   "dlq list: route",
+		"router plugin pull -store DIR REF":            "plugin pull: store",
 		"router":                                       "run: ",
 	} {
 		command, flags := wordsOf(line)

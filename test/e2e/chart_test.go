@@ -74,8 +74,8 @@ func restrictedNamespace(t *testing.T, s *sandboxtest.Sandbox) (ns string) {
 }
 
 // TestChartManifests shows that the API server accepts each manifest of the chart, without an
-// unknown field, and that it admits the pods of the StatefulSets and of helm test under the Pod
-// Security Standard restricted.
+// unknown field, and that it admits the pods of the StatefulSets, of the workers and of helm test
+// under the Pod Security Standard restricted.
 func TestChartManifests(t *testing.T) {
 	s := sandboxtest.Start(t)
 	definitions, err := os.ReadFile("testdata/monitoring-crds.yaml")
@@ -93,7 +93,7 @@ func TestChartManifests(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			objects := chartObjects(t, file, ns, ns)
 			for _, object := range objects {
-				if object.GetKind() == "StatefulSet" {
+				if object.GetKind() == "StatefulSet" || object.GetKind() == "Deployment" {
 					objects = append(objects, podOfSet(t, object))
 				}
 			}
@@ -115,7 +115,7 @@ func TestChartRights(t *testing.T) {
 	for file, namespace := range map[string]string{
 		chartGoldens + "/minimal.values.yaml": "chart-release", chartGoldens + "/rbac.values.yaml": "chart-release",
 		chartGoldens + "/monitoring.values.yaml": "chart-release", chartGoldens + "/hardened.values.yaml": "chart-release",
-		chartGoldens + "/access.values.yaml": "chart-release", "../../deploy/manifests/values.yaml": "deltarouter",
+		chartGoldens + "/access.values.yaml": "chart-release", chartGoldens + "/fleet.values.yaml": "chart-release", "../../deploy/manifests/values.yaml": "deltarouter",
 	} {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			values := map[string]any{}
@@ -157,7 +157,8 @@ func withRules(rights any) map[string]any {
 	return all
 }
 
-// podOfSet returns the pod of a StatefulSet, with an emptyDir in place of the volume of its claim.
+// podOfSet returns the pod of a StatefulSet or Deployment, with an emptyDir in place of the volume
+// of its claim.
 func podOfSet(t *testing.T, set *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	template, _, err := unstructured.NestedMap(set.Object, "spec", "template")

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,11 +55,21 @@ func mended(t *testing.T) string {
 	return guestModule(t, answer, 0x42, 16, 0x42, 32, 0x86, 0x42, byte(len(answer)), 0x84)
 }
 
+// replayed requires that the replay of a dead letter fails as recorded, with the same fuel.
+func replayed(t *testing.T, file string, args ...string) {
+	t.Helper()
+	out, err := routertest.Command(append([]string{"plugin", "replay", "-config", file}, args...)...).CombinedOutput()
+	exit, failed := errors.AsType[*exec.ExitError](err)
+	if !failed || exit.ExitCode() != 1 || strings.Count(string(out), "(as recorded)") != 2 || !strings.Contains(string(out), "in: rtr_handle") {
+		t.Errorf("the replay ended with %v:\n%s", err, out)
+	}
+}
+
 // TestHostileHandler shows that an endless handler does not block another route. Its delta becomes
 // a dead letter with the names of handler and object; further deltas wait, and are handled after a
 // reload with a good module.
 func TestHostileHandler(t *testing.T) {
-	// Guarantee: broken-handler
+	// Guarantee: broken-handler, call-replay
 	s, ns := sandboxtest.StartNamespace(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")
@@ -99,6 +111,10 @@ routes:
 	if !strings.Contains(shown, `wasm \"bad\": added maps `+ns+`/m`) || !strings.Contains(shown, "limits.fuel") {
 		t.Errorf("the letter does not name handler and object:\n%s", shown)
 	}
+	replayed(t, file, "1")
+	saved := filepath.Join(dir, "letter.json")
+	must.Succeed(t, os.WriteFile(saved, []byte(shown), 0o600))
+	replayed(t, file, "-file", saved)
 	if code, _ := r.Get(t, "/healthz"); code != 200 {
 		t.Errorf("/healthz says %d", code)
 	}

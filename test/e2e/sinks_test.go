@@ -266,7 +266,7 @@ routes:
 	}
 	another := s.Namespace(t)
 	own = routertest.Install(t, s.Kubeconfig(), strings.ReplaceAll(fmt.Sprintf(config, ns, "kubeconfig: "+s.LimitedKubeconfig()), "v1/pods, namespaces: "+ns, "v1/pods, namespaces: "+another))
-	if _, said, code := checkConnect(t, own); code != 0 || !strings.Contains(said, "allow[1].resource: may not create pods/eviction in "+another) {
+	if _, said, code := checkConnect(t, own); code != 0 || !strings.Contains(said, "allow[1].resource: may not create pods/eviction in namespace \""+another+"\"") {
 		t.Errorf("exit code %d: %s", code, said)
 	}
 }

@@ -159,8 +159,8 @@ func tokenOf(t *testing.T, s *sandboxtest.Sandbox, ns, name string) user {
 
 // TestAccess shows on an API server what permitted and denied users get from each endpoint: with
 // tokens and with client certificates, before and after the certificate of the router is renewed,
-// while the API server cannot be reached, and after a right is withdrawn. Users who may not read
-// Secrets learn nothing about them.
+// while the API server cannot be reached, and after a right is withdrawn. Users without a
+// right to Secrets learn nothing about them.
 func TestAccess(t *testing.T) {
 	// Guarantee: api-access, certificate-renewal
 	s, ns := sandboxtest.StartNamespace(t)

@@ -39,23 +39,32 @@ func (r *Router) Get(t *testing.T, path string) (code int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// Metric returns the value of a series with all its labels, or the sum of all series of a name; 0
-// if there is none.
-func (r *Router) Metric(t *testing.T, series string) (sum float64) {
+// Metric is Sum of the metrics of the router.
+func (r *Router) Metric(t *testing.T, series string) float64 {
 	t.Helper()
 	_, body := r.Get(t, "/metrics")
-	for line := range strings.SplitSeq(body, "\n") {
+	sum, err := Sum(body, series)
+	if err != nil {
+		t.Fatalf("metric %s: %v", series, err)
+	}
+	return sum
+}
+
+// Sum returns the value of a series with all its labels, or the sum of all series of a name; 0 if
+// there is none.
+func Sum(metrics, series string) (sum float64, err error) {
+	for line := range strings.SplitSeq(metrics, "\n") {
 		rest, ok := strings.CutPrefix(line, series)
 		if !ok || rest == "" || rest[0] != ' ' && rest[0] != '{' {
 			continue
 		}
 		value, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
 		if err != nil {
-			t.Fatalf("metric %s: %v", series, err)
+			return 0, err
 		}
 		sum += value
 	}
-	return sum
+	return sum, nil
 }
 
 // Saved waits until everything that the router has taken so far is on disk: until the end of a cut

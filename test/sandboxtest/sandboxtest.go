@@ -142,6 +142,19 @@ func New(tb testing.TB, opts Options) *Sandbox {
 	return s
 }
 
+// Launch is New without a test: the caller must call Close. The data is in dir.
+func Launch(dir string, opts Options) (*Sandbox, error) {
+	s, err := start(dir, opts)
+	if err != nil {
+		return nil, fmt.Errorf("sandboxtest: %w", err)
+	}
+	s.private = true
+	return s, nil
+}
+
+// Close ends a sandbox of Launch.
+func (s *Sandbox) Close() { s.close() }
+
 // start starts both halves. The API server is a separate process, so that a test can kill it
 // without etcd.
 func start(dir string, opts Options) (_ *Sandbox, err error) {

@@ -69,10 +69,22 @@ func (w *world) retry(a, b int) {
 	})
 }
 
-// look is an observation of a route.
+// look is an observation of a route, or of all routes.
 type look struct {
 	at         time.Time
 	owed, took int
+}
+
+// look returns the deltas that all routes owe and the deliveries so far, without a time. Both
+// matter: a route that writes deltas to the dead letters delivers none and is still at work.
+func (w *world) look() look {
+	now := look{took: w.r.took()}
+	w.ask(func(ctx context.Context, c *api.ControlConfig) {
+		for _, r := range c.Status(ctx).Routes {
+			now.owed += r.Pending
+		}
+	})
+	return now
 }
 
 // checkBounds checks the bound of each route's deltas in memory.

@@ -265,7 +265,7 @@ func (w *world) settle() {
 		w.disk.set(0, 0, false)
 		w.pass(6 * time.Second) // for a transaction in progress
 	}
-	took, heard := -1, false
+	last, heard := look{took: -1}, false
 	gathers := slices.ContainsFunc(w.routes, func(r *route) bool { return r.gathers != "" })
 	for round := range 60 {
 		if len(w.failed) > 0 {
@@ -286,15 +286,16 @@ func (w *world) settle() {
 		if w.timed != nil && w.timed.limited() { // and for reports that a limit held back
 			w.pass(rare)
 		}
-		now := w.r.took()
+		now := w.look()
 		before := heard || !gathers // otherwise the last deltas may be waiting in a window
 		heard = w.c.heard(watches)
-		if w.l != nil && took == now && before && heard && w.l.writes() {
+		if w.l != nil && last == now && before && heard && w.l.writes() {
 			return
 		}
-		took = now
+		last = now
 	}
-	w.fail("life %d never comes to rest: %d watches wanted, heard %v, %d deliveries", w.lives, watches, w.c.heard(watches), took)
+	w.fail("life %d never comes to rest: %d watches wanted, heard %v, %d deliveries, %d owed",
+		w.lives, watches, w.c.heard(watches), last.took, last.owed)
 }
 
 // stop stops the router like SIGTERM.

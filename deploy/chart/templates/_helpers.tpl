@@ -17,8 +17,23 @@ app.kubernetes.io/name: {{ include "deltarouter.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{- /* The workers have another name, so that no selector of the routers finds them. */ -}}
+{{- define "deltarouter.workerSelectorLabels" -}}
+app.kubernetes.io/name: {{ include "deltarouter.name" . | trunc 56 | trimSuffix "-" }}-worker
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{- define "deltarouter.labels" -}}
 {{ include "deltarouter.selectorLabels" . }}
+{{ include "deltarouter.releaseLabels" . }}
+{{- end -}}
+
+{{- define "deltarouter.workerLabels" -}}
+{{ include "deltarouter.workerSelectorLabels" . }}
+{{ include "deltarouter.releaseLabels" . }}
+{{- end -}}
+
+{{- define "deltarouter.releaseLabels" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
@@ -50,8 +65,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- $listen = merge (dict "api" (printf ":%d" (int .Values.access.port)) "access" "kubernetes" "tls" $tls) $listen -}}
 {{- end -}}
-{{- $known := dict "version" 1 "state" (dict "dir" "/var/lib/deltarouter") "listen" $listen -}}
+{{- /* The router rejects the folder of an emptyDir itself, which every user may write to. */ -}}
+{{- $dir := ternary "/var/lib/deltarouter/state" "/var/lib/deltarouter" (or .Values.state.emptyDir .Values.fleet.enabled) -}}
+{{- $known := dict "version" 1 "state" (dict "dir" $dir) "listen" $listen -}}
+{{- with .Values.fleet.credsKey -}}
+{{- $_ := set $known "fleet" (dict "nats" (dict "credentials" (dict "creds" (dict "file" (printf "/nats/%s" .))))) -}}
+{{- end -}}
 {{- $config := merge (deepCopy .Values.config) $known -}}
+{{- if ne .Values.fleet.enabled (hasKey .Values.config "fleet") -}}
+{{- fail "config.fleet and fleet.enabled belong together: set both, or neither" -}}
+{{- end -}}
+{{- if and .Values.fleet.credsKey (not .Values.fleet.natsSecret) -}}
+{{- fail "set fleet.natsSecret to the name of the Secret with the key of fleet.credsKey" -}}
+{{- end -}}
 {{- if not (hasSuffix (printf ":%d" (int .Values.probesPort)) (toString $config.listen.probes)) -}}
 {{- fail (printf "config.listen.probes is %q, but probesPort is %d: leave config.listen.probes out" $config.listen.probes (int .Values.probesPort)) -}}
 {{- end -}}
@@ -80,6 +106,9 @@ env:
   - {name: POD_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
   - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
   - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
+  {{- if .Values.modules.credentialsSecret }}
+  - {name: DOCKER_CONFIG, value: /registries}
+  {{- end }}
   {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -93,6 +122,12 @@ envFrom:
 - {name: config, mountPath: /etc/deltarouter, readOnly: true}
 {{- if .Values.access.enabled }}
 - {name: tls, mountPath: /tls, readOnly: true}
+{{- end }}
+{{- if .Values.fleet.natsSecret }}
+- {name: nats, mountPath: /nats, readOnly: true}
+{{- end }}
+{{- if .Values.modules.credentialsSecret }}
+- {name: registries, mountPath: /registries, readOnly: true}
 {{- end }}
 {{- range .Values.secretFiles }}
 - {name: {{ printf "secret-%s" .name }}, mountPath: {{ printf "/secrets/%s" .name }}, readOnly: true}
@@ -112,6 +147,17 @@ envFrom:
 - name: tls
   secret: {secretName: {{ required "set access.tlsSecret to the name of a Secret with tls.crt and tls.key" .Values.access.tlsSecret }}, defaultMode: 0440}
 {{- end }}
+{{- with .Values.fleet.natsSecret }}
+- name: nats
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- with .Values.modules.credentialsSecret }}
+- name: registries
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+    items: [{key: .dockerconfigjson, path: config.json}]
+{{- end }}
 {{- range .Values.secretFiles }}
 - name: {{ printf "secret-%s" .name }}
   secret: {secretName: {{ .secret }}, defaultMode: 0440}
@@ -123,4 +169,16 @@ envFrom:
 {{- with .Values.extraVolumes }}
 {{ toYaml . }}
 {{- end }}
+{{- end -}}
+
+{{- /* Different nodes are preferred for the pods with the given labels. */ -}}
+{{- define "deltarouter.spread" -}}
+podAntiAffinity:
+  preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 100
+      podAffinityTerm:
+        topologyKey: kubernetes.io/hostname
+        labelSelector:
+          matchLabels:
+            {{- . | nindent 12 }}
 {{- end -}}

@@ -182,11 +182,14 @@ func (e *exporter) letters() error {
 		}
 		for i := range loaded {
 			l := &loaded[i]
-			err := e.out.Encode(line{
+			shown := line{
 				"type": "deadLetter", "id": l.ID, "time": l.Time.UTC(), "route": l.Route, "sink": l.Sink, "error": l.Error, "attempts": l.Attempts,
 				"unseen": l.Unseen, "delta": deltaOf(l.Delta),
-			})
-			if err != nil {
+			}
+			if len(l.Call) > 0 {
+				shown["call"] = json.RawMessage(l.Call)
+			}
+			if err := e.out.Encode(shown); err != nil {
 				return err
 			}
 		}

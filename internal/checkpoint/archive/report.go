@@ -54,7 +54,8 @@ type Route struct {
 	Paused      bool       `json:"paused,omitempty"`
 }
 
-// Handler is the kv of a handler, or of a sink ("sink:name"), in a Report.
+// Handler is the kv of a handler, or of a sink ("sink:name"), or records of the router
+// ("router:customResources"), in a Report.
 type Handler struct {
 	Name    string     `json:"name"`
 	Removed *time.Time `json:"removed,omitempty"` // from the configuration

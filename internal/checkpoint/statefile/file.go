@@ -231,22 +231,22 @@ func (f *File) usable() error {
 		}
 		f.suspect = false
 	}
-	return f.inPlace()
+	return inPlace(f.cfg.Path, f.info)
 }
 
 // inPlace checks that a write will reach the file at the path: another process may have removed or
 // replaced it.
-func (f *File) inPlace() error {
-	there, err := os.Stat(f.cfg.Path)
-	if err == nil && os.SameFile(there, f.info) {
+func inPlace(path string, info os.FileInfo) error {
+	there, err := os.Stat(path)
+	if err == nil && os.SameFile(there, info) {
 		return nil
 	}
-	return fmt.Errorf("%s was removed or replaced while it was in use: put it back, or restart to begin a new one", f.cfg.Path)
+	return fmt.Errorf("%s was removed or replaced while it was in use: put it back, or restart to begin a new one", path)
 }
 
 // SetFormat writes the number of a format into the bucket meta.
 func SetFormat(meta *bbolt.Bucket, format int) error {
-	return meta.Put([]byte(formatKey), formatValue(format, OldestReader))
+	return meta.Put([]byte(FormatKey), formatValue(format, OldestReader))
 }
 
 // View runs f in a read transaction.

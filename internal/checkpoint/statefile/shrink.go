@@ -89,6 +89,29 @@ func (f *File) copyTo(path string) (err error) {
 	return bbolt.Compact(to, from, shrinkBatch)
 }
 
+// Replace replaces the file by another one in its folder, which the caller has verified. The lock
+// of the folder is held meanwhile. A crash leaves one file or the other. After an error the file is
+// the one of before, unless a later read or write fails too.
+func (f *File) Replace(path string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.usable(); err != nil {
+		return err
+	}
+	if err := syncFile(path); err != nil {
+		return fileerr.Explain(err)
+	}
+	if err := Guard(f.bolt.Close); err != nil {
+		return err
+	}
+	f.bolt = nil
+	err := fileerr.Explain(os.Rename(path, f.cfg.Path))
+	if err == nil {
+		err = folder.Sync(filepath.Dir(f.cfg.Path))
+	}
+	return errors.Join(err, f.load())
+}
+
 func syncFile(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

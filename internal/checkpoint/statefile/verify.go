@@ -20,7 +20,7 @@ const OldestReader = 1
 const (
 	MetaBucket = "meta"
 	SealKey    = "seal"
-	formatKey  = "format"
+	FormatKey  = "format"
 )
 
 // All versions write the format like this: two numbers and their CRC32C, big endian.
@@ -88,7 +88,7 @@ type checker struct {
 }
 
 func (c *checker) visit(seed uint32, key, stored []byte) error {
-	if seed == c.meta && string(key) == formatKey {
+	if seed == c.meta && string(key) == FormatKey {
 		return c.visitFormat(stored)
 	}
 	if c.format == 0 && seed != c.meta {

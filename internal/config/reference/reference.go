@@ -61,13 +61,13 @@ func Reference(kinds config.Kinds) []byte {
 	t := reflect.TypeFor[config.Config]()
 	var top []row
 	for _, f := range tags.Of(t) {
-		top = append(top, rowOf("", t.Field(f.Index).Type, f))
+		top = append(top, rowOf("", t.FieldByIndex(f.Index).Type, f))
 		top[len(top)-1].key = "[" + f.Key + "](#" + strings.ToLower(f.Key) + ")"
 	}
 	top[0].key = "`version`"
 	table(&b, top)
 	for _, f := range tags.Of(t) {
-		of := structOf(t.Field(f.Index).Type)
+		of := structOf(t.FieldByIndex(f.Index).Type)
 		if f.Key == "version" {
 			continue
 		}
@@ -149,7 +149,7 @@ func rows(prefix string, t reflect.Type) (all []row) {
 		if f.Self {
 			continue
 		}
-		ft := t.Field(f.Index).Type
+		ft := t.FieldByIndex(f.Index).Type
 		all = append(all, rowOf(prefix, ft, f))
 		if of := structOf(ft); of != nil {
 			path := prefix + f.Key + "."
@@ -183,7 +183,7 @@ func rowOf(prefix string, t reflect.Type, f tags.Field) row {
 // or nil.
 func structOf(t reflect.Type) reflect.Type {
 	switch t {
-	case reflect.TypeFor[config.Node](), reflect.TypeFor[config.Expr](), reflect.TypeFor[config.Filter](), reflect.TypeFor[config.Secret]():
+	case reflect.TypeFor[config.Node](), reflect.TypeFor[config.Expr](), reflect.TypeFor[config.Script](), reflect.TypeFor[config.Filter](), reflect.TypeFor[config.Secret]():
 		return nil
 	case reflect.TypeFor[config.Debounce]():
 		return reflect.TypeFor[config.DebounceForm]()
@@ -199,27 +199,8 @@ func structOf(t reflect.Type) reflect.Type {
 
 // kindOf describes the value of a key, including its bounds.
 func kindOf(t reflect.Type, f tags.Field) string {
-	switch t {
-	case reflect.TypeFor[config.Node]():
-		return "anything"
-	case reflect.TypeFor[config.Expr]():
-		return "CEL"
-	case reflect.TypeFor[config.Filter]():
-		return "CEL, or a mapping of sources to CEL"
-	case reflect.TypeFor[config.Secret]():
-		return "secret"
-	case reflect.TypeFor[config.Debounce]():
-		return "duration, or a mapping"
-	case reflect.TypeFor[config.Component]():
-		return "`{kind: configuration}`"
-	case reflect.TypeFor[config.Target]():
-		return "sink or `{route: NAME}`"
-	case reflect.TypeFor[time.Duration]():
-		return "duration" + boundsOf(f)
-	case reflect.TypeFor[scalar.Size]():
-		return "size" + boundsOf(f)
-	case reflect.TypeFor[scalar.Count]():
-		return "count" + boundsOf(f)
+	if kind := kindOfType(t, f); kind != "" {
+		return kind
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -245,6 +226,35 @@ func kindOf(t reflect.Type, f tags.Field) string {
 	default:
 		return "whole number" + boundsOf(f)
 	}
+}
+
+// kindOfType describes the value of a key of a type with a form of its own; empty: it has none.
+func kindOfType(t reflect.Type, f tags.Field) string {
+	switch t {
+	case reflect.TypeFor[config.Node]():
+		return "anything"
+	case reflect.TypeFor[config.Expr]():
+		return "CEL"
+	case reflect.TypeFor[config.Script]():
+		return "code"
+	case reflect.TypeFor[config.Filter]():
+		return "CEL, or a mapping of sources to CEL"
+	case reflect.TypeFor[config.Secret]():
+		return "secret"
+	case reflect.TypeFor[config.Debounce]():
+		return "duration, or a mapping"
+	case reflect.TypeFor[config.Component]():
+		return "`{kind: configuration}`"
+	case reflect.TypeFor[config.Target]():
+		return "sink or `{route: NAME}`"
+	case reflect.TypeFor[time.Duration]():
+		return "duration" + boundsOf(f)
+	case reflect.TypeFor[scalar.Size]():
+		return "size" + boundsOf(f)
+	case reflect.TypeFor[scalar.Count]():
+		return "count" + boundsOf(f)
+	}
+	return ""
 }
 
 func plural(kind string) string {

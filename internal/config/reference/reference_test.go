@@ -49,7 +49,8 @@ func lacks(path string, t reflect.Type, nodes []config.Node) (missing []string) 
 			continue
 		}
 		switch elem, opened := open(f.Type, below); elem {
-		case nil, reflect.TypeFor[config.Expr](), reflect.TypeFor[config.Filter](), reflect.TypeFor[config.Secret](), reflect.TypeFor[config.Component]():
+		case nil, reflect.TypeFor[config.Expr](), reflect.TypeFor[config.Filter](), reflect.TypeFor[config.Secret](), reflect.TypeFor[config.Component](),
+			reflect.TypeFor[config.NATSCredentials](): // of these only one way is valid
 		default:
 			missing = append(missing, lacks(path+key+".", elem, opened)...)
 		}

@@ -104,6 +104,8 @@ func (of schemas) typeSchema(t reflect.Type, f tags.Field) schema {
 		return schema{}
 	case reflect.TypeFor[config.Expr]():
 		return schema{Type: []string{"string", "boolean", "number"}}
+	case reflect.TypeFor[config.Script]():
+		return schema{Type: "string"}
 	case reflect.TypeFor[config.Filter]():
 		one := of.typeSchema(reflect.TypeFor[config.Expr](), f)
 		return schema{AnyOf: []schema{one, {Type: "object", AdditionalProperties: &one}}}
@@ -143,7 +145,7 @@ func (of schemas) structSchema(t reflect.Type) schema {
 		if f.Required {
 			s.Required = append(s.Required, f.Key)
 		}
-		s.Properties = append(s.Properties, property{f.Key, of.schemaOf(t.Field(f.Index).Type, f)})
+		s.Properties = append(s.Properties, property{f.Key, of.schemaOf(t.FieldByIndex(f.Index).Type, f)})
 	}
 	if len(s.Required) > 0 {
 		s.Type = "object" // an empty value would lack required keys

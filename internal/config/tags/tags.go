@@ -8,7 +8,7 @@ import (
 
 // Field has the tags of a struct's field.
 type Field struct {
-	Index    int
+	Index    []int  // of reflect.Value.FieldByIndex
 	name     string // in Go
 	Key      string
 	Required bool
@@ -20,7 +20,8 @@ type Field struct {
 	Doc      string
 }
 
-// Of returns the fields that have a key, in the order of the struct.
+// Of returns the fields that have a key, in the order of the struct, with those of inline structs in
+// their places.
 func Of(t reflect.Type) []Field {
 	var fields []Field
 	for i := range t.NumField() {
@@ -31,15 +32,22 @@ func Of(t reflect.Type) []Field {
 		}
 		key, options, _ := strings.Cut(tag, ",")
 		f := Field{
-			Index: i, name: sf.Name, Key: key,
+			Index: []int{i}, name: sf.Name, Key: key,
 			Default: sf.Tag.Get("default"), Enum: strings.Fields(sf.Tag.Get("enum")),
 			Min: sf.Tag.Get("min"), Max: sf.Tag.Get("max"), Doc: sf.Tag.Get("doc"),
+		}
+		if options == "inline" {
+			for _, inner := range Of(sf.Type) {
+				inner.Index = append([]int{i}, inner.Index...)
+				fields = append(fields, inner)
+			}
+			continue
 		}
 		for option := range strings.SplitSeq(options, ",") {
 			switch option {
 			case "required":
 				f.Required = true
-			case PathRead, PathWritten, PathSecret:
+			case PathRead, PathWritten, PathSecret, PathModule:
 				f.Path = option
 			case "self":
 				f.Self = true
@@ -67,4 +75,5 @@ const (
 	PathRead    = "path"    // a file or folder
 	PathWritten = "written" // one that the router writes to
 	PathSecret  = "secret"  // the file of a Secret
+	PathModule  = "module"  // a file that is read, or a reference to a registry, oci://…
 )

@@ -8,11 +8,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/access"
 	"github.com/deltarouter/deltarouter/internal/listener"
+	"github.com/deltarouter/deltarouter/pkg/authz"
 )
 
 // recheck is the interval at which the rights of a long request are checked again.
@@ -58,6 +60,7 @@ type endpoint struct {
 //	POST /api/v1/deadletters/retry {ids | route, current}      Outcome
 //	POST /api/v1/deadletters/drop  {ids | route}               Outcome
 //	POST /api/v1/state/backup                                  a copy of the state file
+//	POST /api/v1/promote                                       {"asked": true}; 422 if it leads
 //
 // With Access, it has /healthz, /readyz and /metrics as well.
 func (c *control) endpoints() []endpoint {
@@ -76,6 +79,15 @@ func (c *control) endpoints() []endpoint {
 		{"POST /api/v1/deadletters/retry", asksBoth, concluded(c.retry)},
 		{"POST /api/v1/deadletters/drop", asksBoth, concluded(c.drop)},
 		{"POST /api/v1/state/backup", asksPath, c.backup},
+		{"POST /api/v1/promote", asksPath, concluded(c.promoted)},
+	}
+	if c.Standby != nil {
+		for i := range all {
+			none := c.Cache == nil && strings.Contains(all[i].pattern, "/sources") // of a worker
+			if none || !slices.Contains(ofStandby, all[i].pattern) {
+				all[i].serve = c.refuseAsStandby
+			}
+		}
 	}
 	if c.Access != nil {
 		probes := Config{Checks: c.Checks}
@@ -113,7 +125,7 @@ const (
 
 // rightTo returns the right to the path of a request. The path is made of the pattern, so it is the
 // path of the function that answers, in any spelling of the request.
-func rightTo(pattern string, r *http.Request) access.Right {
+func rightTo(pattern string, r *http.Request) authz.Right {
 	method, path, _ := strings.Cut(pattern, " ")
 	if rest, ok := strings.CutPrefix(path, servedUnder); ok {
 		path = askedUnder + rest
@@ -125,7 +137,7 @@ func rightTo(pattern string, r *http.Request) access.Right {
 			parts[i] = url.PathEscape(r.PathValue(strings.TrimSuffix(name, "}")))
 		}
 	}
-	return access.Right{Verb: verb, Path: strings.Join(parts, "/")}
+	return authz.Right{Verb: verb, Path: strings.Join(parts, "/")}
 }
 
 // identified adds the sender of a request to its context. Only the open endpoints are served to

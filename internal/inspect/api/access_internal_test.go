@@ -21,6 +21,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/deltarouter/deltarouter/internal/access"
+	"github.com/deltarouter/deltarouter/pkg/authz"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -108,13 +109,16 @@ func (s secretive) check(ctx context.Context) error {
 	if access.From(ctx) == nil {
 		s.t.Error("a function is called without the sender of the request")
 	}
-	if err := access.Check(ctx, access.Right{Verb: "list", Resource: "secrets"}); err != nil {
+	if err := access.Check(ctx, authz.Right{Verb: "list", Resource: "secrets"}); err != nil {
 		return err
 	}
 	return errShown
 }
 
-func (s secretive) Sources(ctx context.Context) []SourceInfo { _ = s.check(ctx); return nil }
+func (s secretive) Sources(ctx context.Context) ([]SourceInfo, error) {
+	_ = s.check(ctx)
+	return nil, nil
+}
 
 func (s secretive) Query(ctx context.Context, _ Query) (a Answer, err error) {
 	return a, s.check(ctx)
@@ -138,14 +142,15 @@ func secretiveConfig(t *testing.T) ControlConfig {
 	s := secretive{t}
 	return ControlConfig{
 		DeadLetters: s, Cache: s,
-		Status: func(ctx context.Context) Status { _ = s.check(ctx); return Status{} },
-		Reload: func(context.Context) error { return errShown },
-		Resync: func(ctx context.Context, _ Resync) (r Resynced, err error) { return r, s.check(ctx) },
-		Resume: func(string) error { return errShown },
-		Tap:    func(ctx context.Context, _ TapQuery, _ func(Tapped) error) error { return s.check(ctx) },
-		Watch:  func(ctx context.Context, _ Query, _ func(WatchEvent) error) error { return s.check(ctx) },
-		Active: func(ctx context.Context, _ ActiveQuery) ([]Active, bool, error) { return nil, false, s.check(ctx) },
-		Backup: func(context.Context) (b Backup, err error) { return b, errShown },
+		Status:  func(ctx context.Context) Status { _ = s.check(ctx); return Status{} },
+		Reload:  func(context.Context) error { return errShown },
+		Resync:  func(ctx context.Context, _ Resync) (r Resynced, err error) { return r, s.check(ctx) },
+		Resume:  func(string) error { return errShown },
+		Tap:     func(ctx context.Context, _ TapQuery, _ func(Tapped) error) error { return s.check(ctx) },
+		Watch:   func(ctx context.Context, _ Query, _ func(WatchEvent) error) error { return s.check(ctx) },
+		Active:  func(ctx context.Context, _ ActiveQuery) ([]Active, bool, error) { return nil, false, s.check(ctx) },
+		Promote: func(context.Context) error { return errShown },
+		Backup:  func(context.Context) (b Backup, err error) { return b, errShown },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusInternalServerError)
 			_, _ = w.Write([]byte(errShown.Error())) // the client then fails
@@ -254,7 +259,7 @@ func TestStreamEnds(t *testing.T) {
 	// Guarantee: api-access
 	var c *cluster
 	cfg := ControlConfig{Recheck: time.Millisecond, Watch: func(ctx context.Context, _ Query, show func(WatchEvent) error) error {
-		if err := access.Check(ctx, access.Right{Verb: "watch", Resource: "pods"}); err != nil {
+		if err := access.Check(ctx, authz.Right{Verb: "watch", Resource: "pods"}); err != nil {
 			return err
 		}
 		if err := show(WatchEvent{Type: WatchListed}); err != nil {

@@ -66,12 +66,14 @@ type Answer struct {
 	// fewer objects than its limit, even none: it also ends when it is too long or took too much
 	// work.
 	Continue string `json:"continue,omitempty"`
+	// Standby says that a standby answers; nil: the leader, or a router without a fleet
+	Standby *Mirror `json:"standby,omitempty"`
 }
 
 // Cache answers the API's queries for objects. It is called from any goroutine.
 type Cache interface {
 	// Sources returns the sources in the order of their names.
-	Sources(ctx context.Context) []SourceInfo
+	Sources(ctx context.Context) ([]SourceInfo, error)
 	// Query returns a page. A *[QueryError] is a mistake in the query.
 	Query(ctx context.Context, q Query) (Answer, error)
 }
@@ -136,12 +138,14 @@ func (c *control) sources(r *http.Request) (any, error) {
 	if r.URL.RawQuery != "" {
 		return nil, refuse(http.StatusBadRequest, errors.New("takes no parameters"))
 	}
-	return sourceList{append([]SourceInfo{}, c.Cache.Sources(r.Context())...)}, nil
+	sources, err := c.Cache.Sources(r.Context())
+	return sourceList{append([]SourceInfo{}, sources...), c.mirror()}, err
 }
 
 // sourceList is the list of sources in an answer.
 type sourceList struct {
 	Sources []SourceInfo `json:"sources"`
+	Standby *Mirror      `json:"standby,omitempty"`
 }
 
 // objects answers with a page of objects, or with a stream of objects and their changes.
@@ -150,12 +154,14 @@ func (c *control) objects(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		fail(w, http.StatusBadRequest, err)
+	case watch && c.Standby != nil:
+		c.refuseAsStandby(w, r)
 	case watch:
 		c.stream(w, r, func(ctx context.Context, out *stream) error { return c.watch(ctx, q, out) })
 	default:
 		conclude(w, r, func(r *http.Request) (any, error) {
 			answer, err := c.Cache.Query(r.Context(), q)
-			answer.Items = append([]json.RawMessage{}, answer.Items...)
+			answer.Items, answer.Standby = append([]json.RawMessage{}, answer.Items...), c.mirror()
 			return answer, err
 		})
 	}
@@ -165,6 +171,7 @@ func (c *control) objects(w http.ResponseWriter, r *http.Request) {
 func (c *Client) Sources(ctx context.Context) ([]SourceInfo, error) {
 	var list sourceList
 	err := c.call(ctx, http.MethodGet, "/api/v1/sources", nil, &list)
+	c.standby.Store(list.Standby)
 	return list.Sources, err
 }
 
@@ -176,7 +183,9 @@ func (c *Client) Query(ctx context.Context, q Query, token string) (answer Answe
 		values.Set("continue", token)
 	}
 	values.Set("limit", fmt.Sprint(min(max(q.Limit, 1), maxLimit)))
-	return answer, c.call(ctx, http.MethodGet, path+"?"+values.Encode(), nil, &answer)
+	err = c.call(ctx, http.MethodGet, path+"?"+values.Encode(), nil, &answer)
+	c.standby.Store(answer.Standby)
+	return answer, err
 }
 
 // queryPath returns the path and the parameters of a query, without those of a page.

@@ -21,8 +21,8 @@ import (
 // shelf has the objects ns/0 to ns/4, two on a page, and records its queries.
 type shelf struct{ asked []api.Query }
 
-func (*shelf) Sources(context.Context) []api.SourceInfo {
-	return []api.SourceInfo{{Name: "pods", Objects: 5}}
+func (*shelf) Sources(context.Context) ([]api.SourceInfo, error) {
+	return []api.SourceInfo{{Name: "pods", Objects: 5}}, nil
 }
 
 func (s *shelf) Query(_ context.Context, q api.Query) (answer api.Answer, err error) {

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,9 +27,10 @@ const maxHeaders = 64 << 10
 
 // Client talks to the control API of a running router. It is safe for concurrent use.
 type Client struct {
-	addr string
-	base string
-	http http.Client
+	addr    string
+	base    string
+	http    http.Client
+	standby *atomic.Pointer[Mirror] // of the last answer
 }
 
 // Endpoint is a way to the control API of a router.
@@ -71,7 +73,7 @@ func NewClient(addr string) *Client { return NewClientAt(Local(addr)) }
 
 // NewClientAt makes a Client for an endpoint.
 func NewClientAt(e Endpoint) *Client {
-	return &Client{addr: e.Name, base: e.URL, http: http.Client{Timeout: clientTimeout, Transport: e.Transport}}
+	return &Client{addr: e.Name, base: e.URL, standby: new(atomic.Pointer[Mirror]), http: http.Client{Timeout: clientTimeout, Transport: e.Transport}}
 }
 
 // Letters returns all dead letters of a route (empty: of all routes), page by page.
@@ -84,6 +86,7 @@ func (c *Client) Letters(ctx context.Context, route string) ([]Letter, error) {
 			return nil, err
 		}
 		all = append(all, p.Letters...)
+		c.standby.Store(p.Standby)
 		if p.Next == 0 {
 			return all, nil
 		}
@@ -97,6 +100,7 @@ func (c *Client) Letter(ctx context.Context, id uint64) (*Letter, error) {
 	if err := c.call(ctx, http.MethodGet, "/api/v1/deadletters/"+strconv.FormatUint(id, 10), nil, &letter); err != nil {
 		return nil, err
 	}
+	c.standby.Store(letter.Standby)
 	return &letter, nil
 }
 

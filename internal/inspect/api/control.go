@@ -48,7 +48,14 @@ type ControlConfig struct {
 	// Backup makes a copy of the state file, which the server closes; nil: the router has none. Its
 	// error wraps [ErrBusy] while there is another. Called from any goroutine.
 	Backup func(ctx context.Context) (Backup, error)
-	Log    *slog.Logger
+	// Promote asks the leader of a fleet to hand over to this member; nil: the router is in none.
+	// Called from any goroutine.
+	Promote func(ctx context.Context) error
+	// Standby returns the answer of a standby to requests that only the leader can answer, and
+	// Mirror the age of the state of which it answers the others; nil: the router is no standby.
+	Standby func() error
+	Mirror  func() Mirror
+	Log     *slog.Logger
 
 	TLS *tls.Config // nil: without TLS
 	// Access identifies the senders of requests; nil: every request is permitted
@@ -162,7 +169,8 @@ func (c *control) statusNow(r *http.Request) (any, error) {
 type page struct {
 	Letters []Letter `json:"letters"`
 	// the parameter after of the next page; 0 on the last page
-	Next uint64 `json:"next,omitempty"`
+	Next    uint64  `json:"next,omitempty"`
+	Standby *Mirror `json:"standby,omitempty"`
 }
 
 func (c *control) list(r *http.Request) (any, error) {
@@ -177,7 +185,7 @@ func (c *control) list(r *http.Request) (any, error) {
 	}
 	most := int(min(max(limit, 1), maxLimit)) //nolint:gosec // bounded
 	letters, err := c.DeadLetters.Letters(r.Context(), query.Get("route"), after, most+1)
-	answer := page{Letters: append([]Letter{}, letters...)}
+	answer := page{Letters: append([]Letter{}, letters...), Standby: c.mirror()}
 	if len(letters) > most {
 		answer.Letters = letters[:most]
 		answer.Next = letters[most-1].ID
@@ -238,7 +246,11 @@ func (c *control) show(r *http.Request) (any, error) {
 	if err == nil && letter == nil {
 		err = refuse(http.StatusNotFound, fmt.Errorf("there is no dead letter %d", id))
 	}
-	return letter, err
+	if err != nil {
+		return nil, err
+	}
+	letter.Standby = c.mirror()
+	return letter, nil
 }
 
 // retryBody is the body of a retry.

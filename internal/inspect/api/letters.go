@@ -20,6 +20,11 @@ type Letter struct {
 	Error    string `json:"error"`
 	Attempts int    `json:"attempts"`
 	Delta    Delta  `json:"delta"`
+	// the record of the failed call of the handler, for router plugin replay, see package
+	// callrecord; lists leave it out
+	Call json.RawMessage `json:"call,omitempty"`
+	// Standby says that a standby answers, with one letter; nil: another router
+	Standby *Mirror `json:"standby,omitempty"`
 }
 
 // Delta is the delta of a dead letter. Object is the object after the change (for a delete its last
@@ -110,6 +115,8 @@ type Status struct {
 	Routes  []RouteStatus  `json:"routes"`
 
 	Handlers []HandlerStatus `json:"handlers"` // the open handlers
+
+	Fleet *FleetStatus `json:"fleet,omitempty"` // nil: the router is in none
 }
 
 // HandlerStatus describes a running handler.
@@ -141,4 +148,12 @@ type RouteStatus struct {
 	// a full downstream route that holds this one back
 	HeldBy      string `json:"heldBy,omitempty"`
 	DeadLetters int    `json:"deadLetters"`
+	// of a route whose deltas go to the workers of the fleet
+	Workers *WorkersStatus `json:"workers,omitempty"`
+}
+
+// WorkersStatus is the state of a route on the workers of the fleet.
+type WorkersStatus struct {
+	Partitions int    `json:"partitions"`
+	Waiting    *int64 `json:"waiting,omitempty"` // deltas that they have not acknowledged; absent: unknown
 }

@@ -47,7 +47,10 @@ type Config struct {
 	Metrics http.Handler // serves /metrics; nil: no metrics
 	// in the order of /readyz; called for each request, from any goroutine; nil: always ready
 	Checks func() []Check
-	Log    *slog.Logger
+	// Role returns the role of a member of a fleet, the first line of /readyz; nil or empty: the
+	// router is in none.
+	Role func() string
+	Log  *slog.Logger
 }
 
 // Server serves the probes, or the control API.
@@ -163,6 +166,9 @@ func (cfg Config) ready(w http.ResponseWriter, _ *http.Request) {
 		checks = cfg.Checks()
 	}
 	var b strings.Builder
+	if cfg.Role != nil && cfg.Role() != "" {
+		fmt.Fprintln(&b, cfg.Role())
+	}
 	for _, c := range checks {
 		if !c.OK {
 			fmt.Fprintf(&b, "[-]%s: not ok\n", c.Name)

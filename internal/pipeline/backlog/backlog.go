@@ -140,6 +140,25 @@ func (b *Backlog) Enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
 	}
 }
 
+// Take makes a delta pending that another process has admitted: it is in the lane, and it is
+// neither coalesced nor suppressed nor dropped. closed are the targets that are done with it.
+func (b *Backlog) Take(d *event.Delta, lane queue.Key, number, closed uint64) *queue.Entry {
+	item := queue.Item{Delta: d, From: queue.Live}
+	if d.Redelivered {
+		item.Since = b.now() // its age starts again
+	}
+	e := b.Add(item)
+	e.Work = number
+	if closed > 0 {
+		b.Queue.Start(e).Closed = closed
+	}
+	b.config.Count.Matched.Inc()
+	e.Counted = true
+	b.Queue.Place(e, lane, b.windowTime())
+	b.Queue.Head.MarkAttempted(e)
+	return e
+}
+
 // place assigns a lane to a pending entry.
 func (b *Backlog) place(e *queue.Entry, v *spec.Verdict) {
 	failed := v.Err

@@ -19,7 +19,7 @@ func (e *tooOldError) Error() string {
 // age returns the time since the delta was seen, or since its redelivery began.
 func (b *Batch) age(e *queue.Entry) time.Duration {
 	seen := e.Delta.Seen
-	if e.DeadLetter != 0 {
+	if e.DeadLetter != 0 || e.Work != 0 && e.Delta.Redelivered {
 		seen = e.Since // a redelivery starts the age again
 	}
 	if seen.IsZero() {

@@ -49,6 +49,7 @@ func (b *Batch) Handle(ctx, handling context.Context, cfg *Config, entries []*qu
 // batch.
 func (b *Batch) Deliver(ctx context.Context) {
 	b.deliver(ctx)
+	forgetCalls(b.entries)
 	b.group.part()
 	b.unreported = false
 }

@@ -15,7 +15,9 @@ type Config struct {
 	Route, ID   string // name and id of the route, for events and dead letters
 	Handler     plugins.Handler
 	HandlerName string
-	Targets     []Target // at most 64
+	// With returns the values of the route's `with` for a delta; nil: there are none.
+	With    func(ctx context.Context, d *event.Delta) ([]byte, error)
+	Targets []Target // at most 64
 	// InOrder: one write may have several deltas of a key.
 	InOrder   bool
 	Retry     Retry
@@ -24,6 +26,9 @@ type Config struct {
 	// Secret: dead letters have no error text.
 	Secret bool
 	Count  Counters
+	// Permit is asked before each call of the handler and each write to a sink. If it returns
+	// false, the call does not begin, and the entries stay pending. nil: all are permitted.
+	Permit func() bool
 }
 
 // Target is a target of a route.

@@ -18,7 +18,10 @@ import (
 )
 
 // fakeRoute records the calls of a batch to its route.
-type fakeRoute struct{ calls []string }
+type fakeRoute struct {
+	calls    []string
+	handling context.Context // nil: that of the test
+}
 
 func (r *fakeRoute) note(format string, args ...any) {
 	r.calls = append(r.calls, fmt.Sprintf(format, args...))
@@ -90,7 +93,10 @@ func (r *fakeRoute) run(t *testing.T, cfg deliver.Config, sinks []sinkFunc, obje
 	}
 	batch := q.Take(len(objects), nil, nil)
 	b := deliver.New(r, r)
-	b.Handle(t.Context(), t.Context(), &cfg, batch)
+	if r.handling == nil {
+		r.handling = t.Context()
+	}
+	b.Handle(t.Context(), r.handling, &cfg, batch)
 	b.Deliver(t.Context())
 	return batch
 }
@@ -127,6 +133,65 @@ func TestReports(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 }
+
+// TestWith: the handler, or the event of a route without one, gets the values of with. A delta whose
+// values cannot be made is rejected without a retry; the others of its batch are delivered.
+func TestWith(t *testing.T) {
+	// Guarantee: route-with
+	with := func(_ context.Context, d *event.Delta) ([]byte, error) {
+		if d.Key().Name == "bad" {
+			return nil, errors.New("there is no such field")
+		}
+		return []byte(`{"name":"` + d.Key().Name + `"}`), nil
+	}
+	for name, handler := range map[string]plugins.Handler{"a handler": echo{}, "no handler": nil} {
+		r := &fakeRoute{}
+		var got []string
+		sink := func(events []event.Event) []error {
+			for _, e := range events {
+				got = append(got, string(e.Data))
+			}
+			return nil
+		}
+		entries := r.run(t, deliver.Config{Handler: handler, With: with, Count: deliver.Counters{Handler: counter{}}}, []sinkFunc{sink}, "a", "bad", "c")
+		if len(got) != 2 || !strings.Contains(got[0], `"with":{"name":"a"}`) || !strings.Contains(got[1], `"with":{"name":"c"}`) {
+			t.Errorf("%s: %q", name, got)
+		}
+		if e := entries[1].Progress; e.Outcome != queue.DeadLettered || e.Attempts != 1 || entries[1].Delta.With != nil {
+			t.Errorf("%s: %+v", name, e)
+		}
+		if !strings.Contains(strings.Join(r.calls, "\n"), "letter bad : with: added s bad: there is no such field") {
+			t.Errorf("%s: %q", name, r.calls)
+		}
+	}
+}
+
+// TestWithEnds: a delta whose values are not made before the handling ends is pending as before.
+func TestWithEnds(t *testing.T) {
+	r := &fakeRoute{}
+	handling, end := context.WithCancel(t.Context())
+	end()
+	r.handling = handling
+	with := func(ctx context.Context, _ *event.Delta) ([]byte, error) { return nil, ctx.Err() }
+	entries := r.run(t, deliver.Config{With: with}, []sinkFunc{r.noted("one")}, "a")
+	if e := entries[0].Progress; e.State != queue.Later || e.Attempts != 0 {
+		t.Errorf("%+v", e)
+	}
+	r.expect(t)
+}
+
+// echo makes an event of each delta as a route without a handler does.
+type echo struct{}
+
+func (echo) Handle(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+	results := make([]plugins.Result, len(batch))
+	for i, d := range batch {
+		results[i].Events = []plugins.Emit{{Data: event.Payload(d)}}
+	}
+	return results, nil
+}
+
+func (echo) Close(context.Context) error { return nil }
 
 // TestBadSinks: a sink that violates its contract counts as unavailable, and no delta of the batch
 // is lost.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/deltarouter/deltarouter/internal/callrecord"
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -106,6 +107,7 @@ func (b *Batch) writeDeadLetters(ctx context.Context) bool {
 	now := b.route.Now()
 	deadLetters := make([]checkpoint.Letter, 0, len(b.failed.all))
 	_, logs := b.letters.(*LogDeadLetters)
+	var calls callRecords
 	for i := range b.failed.all {
 		f := &b.failed.all[i]
 		reason := f.reason.Error()
@@ -117,10 +119,14 @@ func (b *Batch) writeDeadLetters(ctx context.Context) bool {
 			reason += "; the receiver said: " + said
 		}
 		for _, e := range b.group.members(f.entry) {
-			deadLetters = append(deadLetters, checkpoint.Letter{
+			letter := checkpoint.Letter{
 				Time: now, Route: b.cfg.ID, Sink: b.sinkName(f), Error: reason, Attempts: max(1, f.entry.Progress.Failures()),
 				Unseen: e.Unseen, Delta: e.Delta,
-			})
+			}
+			if !logs && !b.cfg.Secret {
+				letter.Call = calls.of(f.reason, e)
+			}
+			deadLetters = append(deadLetters, letter)
 		}
 	}
 	err := b.letters.Add(ctx, deadLetters)
@@ -141,4 +147,39 @@ func (b *Batch) writeDeadLetters(ctx context.Context) bool {
 		b.route.Complain("written to the dead letters", f.entry.Delta, b.sinkName(f), f.reason)
 	}
 	return err == nil
+}
+
+// forgetCalls frees the records of failed calls at the end of a batch, because an entry that stays
+// pending may wait for long.
+func forgetCalls(entries []*queue.Entry) {
+	for _, e := range entries {
+		if e.Progress.Dead != nil {
+			callrecord.Detach(e.Progress.Dead)
+		}
+	}
+}
+
+// callRecords encodes the records of the calls of a batch. The dead letters of several deltas of
+// one call have its record once.
+type callRecords struct {
+	last *callrecord.Record
+	with string // the delta of last
+}
+
+// of returns the record for the dead letter of an entry, or nil.
+func (c *callRecords) of(reason error, e *queue.Entry) []byte {
+	r := callrecord.Of(reason)
+	switch {
+	case r == nil:
+		return nil
+	case r.SameCall(c.last):
+		r = r.Without(c.with)
+	default:
+		c.last, c.with = r, e.Delta.String()
+	}
+	text, err := r.Encode()
+	if err != nil {
+		return nil // a dead letter without it is better than none
+	}
+	return text
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/deltarouter/deltarouter/internal/callrecord"
 	"github.com/deltarouter/deltarouter/internal/pipeline/chain"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -28,14 +29,29 @@ func (b *Batch) handle(ctx, handling context.Context) {
 		switch {
 		case e.Progress.Dead != nil || e.Progress.Handled:
 		case b.cfg.Handler == nil:
-			e.Progress.Events = append(e.Progress.Events[:0], keyed(e, chain.Event(e.Delta, b.cfg.Route)))
-			e.Progress.Handled = true
+			deltas := [1]*event.Delta{e.Delta}
+			if extend(ctx, handling, b, e, deltas[:]) {
+				e.Progress.Events = append(e.Progress.Events[:0], keyed(e, chain.Event(deltas[0], b.cfg.Route)))
+				e.Progress.Handled = true
+			}
 		default:
-			b.handled.todo = append(b.handled.todo, e)
+			n := len(b.handled.deltas)
 			b.handled.deltas = b.group.appendDeltas(b.handled.deltas, e)
+			if extend(ctx, handling, b, e, b.handled.deltas[n:]) {
+				b.handled.todo = append(b.handled.todo, e)
+			} else {
+				b.handled.deltas = b.handled.deltas[:n]
+			}
 		}
 	}
 	if len(b.handled.todo) == 0 {
+		return
+	}
+	if !b.cfg.permits() {
+		for _, e := range b.handled.todo {
+			e.Progress.State, e.Progress.Delay = queue.Later, permitRetry
+		}
+		clear(b.handled.deltas)
 		return
 	}
 	start := b.trace.now()
@@ -129,7 +145,8 @@ func (b *Batch) applyVerdict(ctx context.Context, e *queue.Entry, result plugins
 		if err == nil {
 			err = errors.New("verdict " + result.Verdict.String())
 		}
-		b.reject(ctx, e, fmt.Errorf("handler %q: %w", b.cfg.HandlerName, err))
+		err = fmt.Errorf("handler %q: %w", b.cfg.HandlerName, err)
+		b.reject(ctx, e, callrecord.Attach(err, callrecord.Of(result.Err)))
 	}
 }
 

@@ -185,10 +185,15 @@ func (b *Batch) writeTo(ctx context.Context, s int, sink *Sink) {
 	}
 	if len(b.wave.spans) > 0 {
 		b.report()
-		start := b.trace.now()
-		errs := sink.write(ctx, b.wave.events, b.wave.spans[0].end)
-		b.unreported = true
-		b.trace.written(&b.wave, sink.name, start, errs)
+		var errs []error
+		if b.cfg.permits() {
+			start := b.trace.now()
+			errs = sink.write(ctx, b.wave.events, b.wave.spans[0].end)
+			b.unreported = true
+			b.trace.written(&b.wave, sink.name, start, errs)
+		} else {
+			errs = same(errNotPermitted, len(b.wave.events))
+		}
 		for _, sp := range b.wave.spans {
 			if errs == nil {
 				b.recordResult(ctx, s, sp.entry, nil)
@@ -285,6 +290,10 @@ func (b *Batch) failRejected(ctx context.Context, sink int) {
 func (b *Batch) postpone(ctx context.Context, e *queue.Entry, sink int, left queue.Remaining, err error) {
 	b.keepRemaining(e, sink, left)
 	if ctx.Err() != nil {
+		return
+	}
+	if errors.Is(err, errNotPermitted) {
+		e.Progress.Delay = max(e.Progress.Delay, permitRetry)
 		return
 	}
 	var refused *RefusedError

@@ -87,6 +87,7 @@ type Entry struct {
 	Restored   bool         // pending since before a restart: it counts as attempted
 	Limit      Limit
 	DeadLetter uint64 // the dead letter of a redelivery; 0: none
+	Work       uint64 // its number in the process that has admitted it, see pipeline.Work; 0: this one
 	Progress   *Progress
 	Saved      Saved
 	Trace      *trace.Span // nil: tracing is off

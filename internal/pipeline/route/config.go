@@ -25,9 +25,13 @@ type Config struct {
 // the sinks of other routes, by spec.NamedSink.Breaker, which are shared; new ones are added.
 func NewConfig(env *Env, s *spec.Route, born int, breakers map[string]*deliver.Sink) *Config {
 	c := &Config{Config: spec.NewConfig(s, born, env.Metrics, env.Log)}
+	if env.Part {
+		c.Count.OmitGauges()
+	}
 	c.delivery = deliver.Config{
-		Route: c.Name, ID: c.ID, Handler: c.Handler, HandlerName: c.HandlerName, InOrder: c.WritesInOrder(), Retry: c.Retry,
+		Route: c.Name, ID: c.ID, With: c.With, Handler: c.Handler, HandlerName: c.HandlerName, InOrder: c.WritesInOrder(), Retry: c.Retry,
 		OnFailure: c.OnFailure, MaxAge: c.MaxAge, Secret: c.Secret, Count: c.Count.Delivery(),
+		Permit: env.Permit,
 	}
 	for i := range c.Sinks {
 		named := &c.Sinks[i]

@@ -30,6 +30,12 @@ type Env struct {
 	// Given is called with the events that a route has handed to a downstream route, see
 	// pipeline.Config.
 	Given func(route string, sink spec.NamedSink, events []event.Event)
+	// Permit is asked before each delivery, see pipeline.Config; nil: all are permitted.
+	Permit func() bool
+	// Settled is called with the numbers of deltas that are done, see pipeline.Config.
+	Settled func(route string, numbers []uint64)
+	// Part: the gauges of the routes are not set, see pipeline.Config.
+	Part bool
 	// Downstream returns the downstream route of a name; nil: there is none.
 	Downstream func(name string) *Route
 

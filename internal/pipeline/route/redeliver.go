@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 // redeliveries are the dead letters that a route redelivers.
@@ -24,12 +26,12 @@ func (r *Route) Redeliver(ctx context.Context, deadLetter checkpoint.Letter) err
 
 func (l *redeliveries) redeliver(ctx context.Context, deadLetter checkpoint.Letter) error {
 	c := l.Config()
-	closed, err := c.allBut(deadLetter.Sink)
+	closed, only, err := c.allBut(deadLetter.Sink)
 	if err != nil {
 		return err
 	}
 	d := *deadLetter.Delta
-	d.Redelivered, d.Transit().Durable = true, nil
+	d.Redelivered, d.Transit().Durable, d.Transit().Only = true, nil, only
 	if err := l.reserve(deadLetter.ID); err != nil {
 		return err
 	}
@@ -59,10 +61,11 @@ func (l *redeliveries) redeliver(ctx context.Context, deadLetter checkpoint.Lett
 	return nil
 }
 
-// allBut returns the targets, one bit each, except the named one, which rejected the delta.
-func (c *Config) allBut(sink string) (closed uint64, err error) {
+// allBut returns the targets, one bit each, except the named one, which rejected the delta. only is
+// its name if it is behind a target.
+func (c *Config) allBut(sink string) (closed uint64, only string, err error) {
 	if sink == "" {
-		return 0, nil
+		return 0, "", nil
 	}
 	found := false
 	for i, s := range c.Sinks {
@@ -70,12 +73,16 @@ func (c *Config) allBut(sink string) (closed uint64, err error) {
 			found = true
 			continue
 		}
+		if slices.Contains(s.Behind, sink) {
+			found, only = true, sink
+			continue
+		}
 		closed |= 1 << i
 	}
 	if !found {
-		return 0, fmt.Errorf("route %q no longer delivers to %q: drop the dead letter", c.Name, sink)
+		return 0, "", fmt.Errorf("route %q no longer delivers to %q: drop the dead letter", c.Name, sink)
 	}
-	return closed, nil
+	return closed, only, nil
 }
 
 // reserve checks that the route has room for the dead letter, and that it is not being redelivered
@@ -116,4 +123,50 @@ func (l *redeliveries) remove(ctx context.Context, ids []uint64) {
 			slog.Int("dead_letters", len(ids)), slog.Any("err", err))
 	}
 	l.release(ids...)
+}
+
+// Work is a delta that another process has admitted, and that this one delivers.
+type Work struct {
+	Delta *event.Delta
+	Key   string // the key of the route, if it is Keyed; otherwise the delta is ordered by its object
+	Keyed bool
+	Sink  string // the only target of a redelivered dead letter; empty: all
+	// Made: Delta.Event is the event to deliver, as it is. No handler is called.
+	Made   bool
+	Number uint64 // identifies the delta in Config.Settled; not 0
+}
+
+// Take makes a delta pending. No filter, key or rule is evaluated, and nothing bounds the number of
+// pending deltas: its sender does.
+func (c *Crew) Take(w *Work) error { return c.route.redeliveries.take(w) }
+
+func (l *redeliveries) take(w *Work) error {
+	c := l.Config()
+	closed, _, err := c.allBut(w.Sink)
+	if err != nil {
+		return fmt.Errorf("route %q: %w", c.Name, err)
+	}
+	lane := queue.Key{Name: w.Key}
+	if !w.Keyed {
+		lane = queue.ObjectKey(w.Delta)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.backlog.Take(w.Delta, lane, w.Number, closed)
+	if w.Made {
+		p := l.backlog.Queue.Start(e)
+		p.Events, p.Handled = append(p.Events[:0], made(w)), true
+	}
+	l.changed()
+	return nil
+}
+
+// made returns the finished event of a delta.
+func made(w *Work) event.Event {
+	e := *w.Delta.Event
+	e.Of, e.Redelivered = w.Delta, w.Delta.Redelivered
+	if w.Keyed {
+		e.Key = w.Key
+	}
+	return e
 }

@@ -20,6 +20,7 @@ type worker struct {
 	delivery *deliver.Batch
 
 	acked    []uint64 // dead letters whose deltas were acked
+	settled  []uint64 // numbers of deltas of another process that were acked
 	passedOn []uint64 // dead letters whose events a downstream route has
 
 	// its entries were enqueued again; guarded by the lock of the route, and by the chains
@@ -42,6 +43,7 @@ func (w *worker) work() bool {
 	if !w.finish() {
 		return false
 	}
+	w.settle()
 	w.removeDeadLetters(w.config.ctx)
 	return true
 }
@@ -63,6 +65,17 @@ func (w *worker) removeDeadLetters(ctx context.Context) {
 	w.acked = w.acked[:0]
 	w.env.Chains.keep(w.Route, w.passedOn)
 	w.passedOn = w.passedOn[:0]
+}
+
+// settle reports the deltas of another process that are done.
+func (w *worker) settle() {
+	if len(w.settled) == 0 {
+		return
+	}
+	if w.env.Settled != nil {
+		w.env.Settled(w.config.Name, w.settled)
+	}
+	w.settled = w.settled[:0]
 }
 
 // Now implements deliver.Route.
@@ -144,7 +157,7 @@ func (w *worker) finishLane(entries []*queue.Entry, now time.Time) (at time.Time
 		held = true
 		w.backlog.Queue.Changes.Report(e)
 		// the event is quickly made again, and need not take memory until then
-		if w.config.Handler == nil {
+		if w.config.Handler == nil && e.Work == 0 {
 			clear(e.Progress.Events)
 			e.Progress.Events, e.Progress.Handled = e.Progress.Events[:0], false
 		}
@@ -177,6 +190,9 @@ func (w *worker) ack(e *queue.Entry, now time.Time) {
 		w.passedOn = append(w.passedOn, e.DeadLetter)
 	default:
 		w.acked = append(w.acked, e.DeadLetter)
+	}
+	if e.Work > 0 {
+		w.settled = append(w.settled, e.Work)
 	}
 	if e.Progress.Empty() {
 		q.Unspent.Add(e)

@@ -30,6 +30,20 @@ type Counters struct {
 	Errors                       func(kind string) counter
 }
 
+// OmitGauges makes the gauges have no effect.
+func (c *Counters) OmitGauges() {
+	c.Depth, c.Oldest, c.OnDisk, c.Disk, c.Paused = noGauge{}, noGauge{}, noGauge{}, noGauge{}, noGauge{}
+	for i := range c.Events {
+		if c.Events[i].Unavailable != nil {
+			c.Events[i].Unavailable = noGauge{}
+		}
+	}
+}
+
+type noGauge struct{}
+
+func (noGauge) Set(float64) {}
+
 // eventCounters count the results of a sink for the events of a route.
 type eventCounters struct {
 	deliver.EventCounters

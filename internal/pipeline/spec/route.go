@@ -48,6 +48,9 @@ type Route struct {
 	Ready <-chan struct{}
 	Limit Limit
 
+	// With returns the JSON object of Delta.With; nil: the route has none. It is called before the
+	// handler. An error rejects the delta, unless ctx has ended.
+	With        func(ctx context.Context, d *event.Delta) ([]byte, error)
 	Handler     plugins.Handler // nil: the delta itself is the event, see chain.Event
 	HandlerName string
 	Sinks       []NamedSink
@@ -106,6 +109,9 @@ type NamedSink struct {
 	Version string // differs for two sinks of one name; they do not share a breaker
 	Sink    plugins.Sink
 	InOrder bool // a Write may have several deltas of one key, see plugins.Ordered
+	// Behind are the names of the sinks to which the receiver delivers. A dead letter of one of them
+	// is redelivered to it alone, see transit.State.Only.
+	Behind []string
 	// Route is the name of a downstream route, which gets each event as a delta with that Event;
 	// Sink is nil then. Empty: the target is a sink.
 	Route string

@@ -113,6 +113,7 @@ func (e *Engine) Start(running, watching context.Context) {
 	e.Pipeline.Start(running)
 	e.Waits.Start(watching, e.Set.Waits, nil)
 	e.Watches.Start(watching)
+	e.Set.Remote.Announce()
 }
 
 // Admit implements informer.Downstream.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,9 +35,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // recorder records the life of the components of a configuration, and the deliveries of their
 // sinks.
-type recorder struct{ calls []string }
+type recorder struct {
+	mu    sync.Mutex
+	calls []string
+}
+
+func (r *recorder) add(call string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls = append(r.calls, call)
+}
 
 func (r *recorder) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	calls := r.calls
 	r.calls = nil
 	return calls
@@ -49,13 +61,13 @@ type recordingComponent struct {
 }
 
 func (c *recordingComponent) Close(context.Context) error {
-	c.r.calls = append(c.r.calls, "close "+c.name)
+	c.r.add("close " + c.name)
 	return nil
 }
 
 func (c *recordingComponent) Write(_ context.Context, events []event.Event) []error {
 	for _, e := range events {
-		c.r.calls = append(c.r.calls, c.name+" took "+e.Subject+" of "+e.Route)
+		c.r.add(c.name + " took " + e.Subject + " of " + e.Route)
 	}
 	return nil
 }
@@ -72,7 +84,7 @@ func (r *recorder) open(name string) (*recordingComponent, error) {
 	if name == "broken" {
 		return nil, errors.New("does not open")
 	}
-	r.calls = append(r.calls, "open "+name)
+	r.add("open " + name)
 	return &recordingComponent{name, r}, nil
 }
 
@@ -103,7 +115,13 @@ func (r *recorder) env() *engine.Env {
 // plan compiles a configuration.
 func plan(t *testing.T, env *engine.Env, text string) *compile.Plan {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "config.yaml")
+	return planIn(t, env, t.TempDir(), text)
+}
+
+// planIn compiles a configuration in a folder.
+func planIn(t *testing.T, env *engine.Env, dir, text string) *compile.Plan {
+	t.Helper()
+	path := filepath.Join(dir, "config.yaml")
 	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	alone := func(config.Cluster) (*informer.Client, error) { return nil, errors.New("there is no cluster") }
 	p, problems := (&compile.Plans{}).Make(t.Context(), compile.Input{Path: path}, env.Components, alone)

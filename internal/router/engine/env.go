@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/fleet/work"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/router/state"
 	"github.com/deltarouter/deltarouter/internal/timer"
@@ -24,11 +25,18 @@ type Env struct {
 	Stdout     io.Writer   // where the stdout sink writes
 	// the folder for data that can be made again if there is no state folder; empty: none
 	Cache string
-	API   *plugins.API // the API server; nil: there is none
+	// Modules is where handlers get modules of registries, unless a state folder has them.
+	Modules plugins.Modules
+	API     *plugins.API // the API server; nil: there is none
 	// Sinks opens a replacement of a sink of the configuration; nil: the sink itself is opened.
 	Sinks func(name string) (plugins.Sink, error)
 	// HTTP answers the requests of a handler in place of the network; nil: they are sent.
 	HTTP func(handler string) http.RoundTripper
+
+	// Lookup answers the look-ups of a handler in place of the caches; nil: the caches do.
+	Lookup func(handler string) plugins.Lookup
+	// Work passes the deltas of the routes with workers to these; nil: all routes are handled here.
+	Work *work.Outbox
 
 	Memories *state.Memories
 	Factory  *informer.Factory
@@ -46,9 +54,6 @@ func (e *Env) server() string {
 	return hostPort(e.API.URL)
 }
 
-// cacheFolder is the folder in state.dir for data that can be made again.
-const cacheFolder = "cache"
-
 func (s *Set) pluginEnv(what, name string) plugins.Env {
 	return plugins.Env{
 		Name: name, Cluster: s.Plan.Config.Cluster.Name, Log: s.env.Log.With(what, name), Metrics: s.env.Metrics, Clock: s.env.Clock,
@@ -56,9 +61,10 @@ func (s *Set) pluginEnv(what, name string) plugins.Env {
 }
 
 func (s *Set) handlerEnv(name string, workers int) plugins.HandlerEnv {
-	env := plugins.HandlerEnv{Env: s.pluginEnv("handler", name), Workers: workers, Cache: s.env.Cache}
+	env := plugins.HandlerEnv{Env: s.pluginEnv("handler", name), Workers: workers, Cache: s.env.Cache, Modules: s.env.Modules}
 	if dir := s.Plan.Config.State.Dir; dir != "" {
-		env.Cache = filepath.Join(dir, cacheFolder)
+		env.Cache = filepath.Join(dir, compile.CacheFolder)
+		env.Modules.Dir = compile.ModulesOf(s.Plan.Config.State)
 	}
 	return env
 }

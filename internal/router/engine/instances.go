@@ -26,13 +26,22 @@ type instance[T interface{ Close(context.Context) error }] struct {
 	version string // differs for each opened instance
 	workers int    // the number of concurrent calls that a handler is opened for
 	view    *view  // the look-ups of a handler
+	// slots bounds the calls of a handler that belongs to a scope; nil: its workers are those of
+	// all its routes
+	slots chan struct{}
 }
 
 // OpenComponents opens the sinks and handlers, except for those that old has open already.
 func (s *Set) OpenComponents(ctx context.Context, old *Set) error {
 	s.opened = old.opened
 	s.sinks, s.handlers = make(map[string]*instance[plugins.Sink]), make(map[string]*instance[plugins.Handler])
+	if err := s.Remote.open(&old.Remote); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Plan.Config.Sinks)) {
+		if s.Remote.only(name) {
+			continue
+		}
 		if err := s.openSink(ctx, old, name); err != nil {
 			return fmt.Errorf("sinks.%s: %w", name, err)
 		}
@@ -63,7 +72,7 @@ type handlerUse struct {
 func (s *Set) handlerUses() (uses []handlerUse) {
 	for i := range s.Plan.Routes {
 		p := &s.Plan.Routes[i]
-		if p.Handler == "" {
+		if p.Handler == "" || s.Remote.has(p) {
 			continue
 		}
 		k := slices.IndexFunc(uses, func(u handlerUse) bool { return u.instance == p.Instance })
@@ -71,7 +80,9 @@ func (s *Set) handlerUses() (uses []handlerUse) {
 			k = len(uses)
 			uses = append(uses, handlerUse{instance: p.Instance, handler: p.Handler, scope: p.Scope()})
 		}
-		uses[k].workers += p.Concurrency
+		if uses[k].workers += p.Concurrency; uses[k].scope != nil {
+			uses[k].workers = min(uses[k].workers, maxScopedCalls)
+		}
 	}
 	slices.SortFunc(uses, func(a, b handlerUse) int { return strings.Compare(a.instance, b.instance) })
 	return uses
@@ -100,11 +111,15 @@ func (s *Set) openSink(ctx context.Context, old *Set, name string) error {
 func (s *Set) openHandler(ctx context.Context, old *Set, use handlerUse) (err error) {
 	name := use.instance
 	env := s.handlerEnv(name, use.workers)
-	if env.KV, err = s.env.Memories.Open(name); err != nil {
+	env.Modules.Starting = old.Plan == nil
+	if env.KV, err = s.env.Memories.OpenHandler(name); err != nil {
 		return err
 	}
 	v := &view{}
 	env.Lookup, env.APIServer = v, s.env.server()
+	if elsewhere := s.env.Lookup; elsewhere != nil {
+		env.Lookup = elsewhere(name)
+	}
 	if answers := s.env.HTTP; answers != nil {
 		env.HTTP = answers(use.handler)
 	}
@@ -117,7 +132,9 @@ func (s *Set) openHandler(ctx context.Context, old *Set, use handlerUse) (err er
 		return err
 	}
 	if opened := s.handlers[name]; opened.view == nil {
-		opened.view = v
+		if opened.view = v; use.scope != nil {
+			opened.slots = make(chan struct{}, use.workers)
+		}
 	}
 	s.fillView(use)
 	return nil
@@ -156,12 +173,8 @@ func openComponent[T interface{ Close(context.Context) error }](s *Set, to, old 
 
 // contentOf identifies the content of a component.
 func contentOf(c *config.Component, files []string) (string, error) {
-	text, err := c.Config.JSON()
-	if err != nil {
-		return "", err
-	}
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\x00%s", c.Kind, text)
+	fmt.Fprintf(sum, "%s\x00%s", c.Kind, c.Config.Identity())
 	for _, file := range files {
 		f, err := os.Open(file)
 		if err != nil {

@@ -13,6 +13,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
+// emitHandler is the name of the handler of routes with `emit`.
+const emitHandler = "emit"
+
 // Routes assembles the run-time parts of the configured routes.
 func (s *Set) Routes() []pipeline.Route {
 	routes := make([]pipeline.Route, len(s.Plan.Routes))
@@ -43,21 +46,22 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 		}
 	}
 	if handler := s.handlers[p.Instance]; handler != nil {
-		route.Handler = handler.value
+		route.Handler = handlerOf(handler)
 	}
 	for i := range p.To {
 		target := &p.To[i]
 		named := pipeline.NamedSink{Name: target.Name(), Route: target.Route}
-		if target.Sink != "" {
-			sink := s.sinks[target.Sink]
+		if sink := s.sinks[target.Sink]; sink != nil {
 			_, named.InOrder = compile.KindOf(s.env.Components.Sinks, s.Plan.Config.Sinks[target.Sink].Kind).(plugins.Ordered)
 			named.Version, named.Sink = sink.version, sink.value
 		}
 		route.Sinks = append(route.Sinks, named)
 	}
 	if p.EmitProgram != nil {
-		route.HandlerName, route.Handler = "emit", s.env.Components.Emit(p.EmitProgram, cache, route.Joint)
+		route.HandlerName, route.Handler = emitHandler, s.env.Components.Emit(p.EmitProgram, cache, route.Joint)
 	}
+	route.With = withOf(p, cache)
+	s.Remote.replace(&route)
 	if p.FilterProgram != nil {
 		route.Filter = s.filter(p, p.FilterProgram, p.Filter, cache)
 	}
@@ -127,4 +131,14 @@ func (s *Set) watchesOf() (all []*watches.Route) {
 		all = append(all, watches.NewRoute(p, s.env.State != nil, func(sources []string) *index.Catalog { return s.cache(p.Scope(), sources) }))
 	}
 	return all
+}
+
+// withOf returns the function that makes the values of with; nil: the route has none.
+func withOf(p *compile.Route, cache expr.Cache) func(context.Context, *event.Delta) ([]byte, error) {
+	if len(p.WithPrograms) == 0 {
+		return nil
+	}
+	return func(ctx context.Context, d *event.Delta) ([]byte, error) {
+		return expr.With(ctx, p.WithPrograms, expr.Input{Delta: d, Cache: cache})
+	}
 }

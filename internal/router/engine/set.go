@@ -31,13 +31,16 @@ type Set struct {
 	fill    []func()                         // see fillCaches
 	Waits   map[string]func(context.Context) // by route; each ends when its sources have synced
 	Watches []*watches.Route                 // of the routes with watches
+	Remote  Remote                           // the routes with workers
 	opened  int                              // the number of components opened so far
 	// by id: the routes that the state folder knows
 	Known map[string]bool
 }
 
 // NewSet makes the set of a plan. Nothing is open yet.
-func NewSet(env *Env, p *compile.Plan) *Set { return &Set{env: env, Plan: p} }
+func NewSet(env *Env, p *compile.Plan) *Set {
+	return &Set{env: env, Plan: p, Remote: Remote{outbox: env.Work, plan: p}}
+}
 
 // Inventory returns the objects of the set that the API shows.
 func (s *Set) Inventory() *inspect.Inventory {

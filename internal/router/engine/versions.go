@@ -26,7 +26,8 @@ func (s *Set) routeVersion(p *compile.Route) string {
 		Sinks      []string
 		Secrets    bool
 		Scope      *config.Scope
-	}{Scope: p.Scope(), Route: *p.Route, Lookups: make(map[string]source), Secrets: p.Secret}
+		Workers    string
+	}{Workers: s.Remote.version(p.ID), Scope: p.Scope(), Route: *p.Route, Lookups: make(map[string]source), Secrets: p.Secret}
 	made.Route.Upstream = nil // another set of upstream routes does not change the route
 	made.Downstream = len(p.Upstream) > 0
 	made.Defines = p.Defines()
@@ -44,7 +45,7 @@ func (s *Set) routeVersion(p *compile.Route) string {
 		made.Handler = handler.version
 	}
 	for i := range p.To {
-		if target := &p.To[i]; target.Sink != "" {
+		if target := &p.To[i]; s.sinks[target.Sink] != nil {
 			made.Sinks = append(made.Sinks, s.sinks[target.Sink].version)
 		} else {
 			made.Sinks = append(made.Sinks, target.Name())

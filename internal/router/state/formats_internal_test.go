@@ -69,8 +69,9 @@ func formatRoutes(out plugins.Sink) []pipeline.Route {
 func openFormat(t *testing.T, dir string) *formatRun {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	s, err := Open(config.State{Dir: dir}, checkpoint.LettersConfig{}, nil, log)
+	s, err := Open(config.State{Dir: dir}, nil, Shipping{}, log)
 	must.Succeed(t, err)
+	must.Succeed(t, s.OpenLetters(checkpoint.LettersConfig{}))
 	r := &formatRun{State: s, clock: timer.NewFake(formatTime), out: &subjects{}}
 	NewMemories(s, r.clock)
 	s.Resolve(func(string) *event.Resource { return nil })
@@ -147,7 +148,7 @@ func TestFormats(t *testing.T) {
 	present := fmt.Sprintf("testdata/format%d", checkpoint.Format)
 	if _, err := os.Stat(present); *update && errors.Is(err, fs.ErrNotExist) {
 		writeFormat(t, present)
-		must.Succeed(t, os.Remove(filepath.Join(present, stateFile+".lock")))
+		must.Succeed(t, os.Remove(filepath.Join(present, File+".lock")))
 		must.Succeed(t, os.WriteFile(filepath.Join(present, hashKeyFile), bytes.Repeat([]byte("k"), hashKeySize), 0o600))
 	}
 	folders, err := filepath.Glob("testdata/format*")
@@ -159,13 +160,13 @@ func TestFormats(t *testing.T) {
 			dir := t.TempDir()
 			must.Succeed(t, os.CopyFS(dir, os.DirFS(folder)))
 			must.Succeed(t, os.Chmod(dir, 0o700))
-			before, err := os.ReadFile(filepath.Join(dir, stateFile))
+			before, err := os.ReadFile(filepath.Join(dir, File))
 			if err != nil || bytes.Contains(before, []byte(formatSecret)) {
 				t.Errorf("the data of a Secret is in the file, %v", err)
 			}
 			openFormat(t, dir).close(t) // converts an older format
 			var got bytes.Buffer
-			exported(t, filepath.Join(dir, stateFile), &got)
+			exported(t, filepath.Join(dir, File), &got)
 			if strings.Contains(got.String(), formatSecret) {
 				t.Error("the data of a Secret is in the export")
 			}

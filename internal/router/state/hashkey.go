@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -38,6 +39,35 @@ func readHashKey(dir string) ([]byte, error) {
 	key := make([]byte, hashKeySize)
 	_, _ = rand.Read(key) // it never fails
 	return key, fileerr.Explain(os.WriteFile(path, key, 0o600))
+}
+
+// memoryOfFolder is the name of the records of the state folder itself, in the place of a kv. No
+// handler has such a name.
+const memoryOfFolder = "router:folder"
+
+// hashKeyOf returns the key of the state file, if it has one, and else that of the folder. Only the
+// file of a fleet has one: so the standbys have the same key. Without it, they would not recognize
+// the hashes in their files.
+func hashKeyOf(db *checkpoint.DB, dir string, fleet bool) ([]byte, error) {
+	key, err := readHashKey(dir)
+	if err != nil {
+		return nil, err
+	}
+	saved, err := db.LoadMemory(memoryOfFolder)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range saved {
+		if v.Key == hashKeyFile && len(v.Value) == hashKeySize {
+			return v.Value, nil
+		}
+	}
+	if !fleet {
+		return key, nil
+	}
+	return key, db.Write(checkpoint.Cut{Memories: []checkpoint.MemoryCut{{
+		Handler: memoryOfFolder, Put: []checkpoint.Value{{Key: hashKeyFile, Value: key}},
+	}}})
 }
 
 // Hashed replaces a key by its hash, so that only the hash reaches the disk. A reader of the state

@@ -10,6 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/kv"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // Memories has the kv of the handlers and sinks, by their names, see MemoryOfSink: a handler that a
@@ -20,6 +21,19 @@ type Memories struct {
 
 	mu     sync.Mutex
 	stores map[string]*kv.Store
+	shared func(handler string) (plugins.KV, error) // nil: stores has all, see Share
+}
+
+// Share makes [Memories.OpenHandler] return the kv of other processes: on a worker of a fleet. It
+// is called before the first handler is opened.
+func (m *Memories) Share(open func(handler string) (plugins.KV, error)) { m.shared = open }
+
+// OpenHandler returns the kv of a handler.
+func (m *Memories) OpenHandler(handler string) (plugins.KV, error) {
+	if m.shared != nil {
+		return m.shared(handler)
+	}
+	return m.Open(handler)
 }
 
 // NewMemories makes the memories that a state, if there is one, keeps.
@@ -31,7 +45,7 @@ func NewMemories(s *State, clock timer.Clock) *Memories {
 	return m
 }
 
-// Open returns the kv of a handler: the present one, or the saved one.
+// Open returns the kv of a handler or sink: the present one, or the saved one.
 func (m *Memories) Open(handler string) (*kv.Store, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -105,6 +119,12 @@ func Remembering(cfg *config.Config) []string {
 	}
 	for name := range cfg.Sinks {
 		names = append(names, MemoryOfSink(name))
+	}
+	if cfg.CustomResources != (config.CustomResources{}) {
+		names = append(names, memoryOfObjects)
+	}
+	if cfg.Fleet != nil {
+		names = append(names, memoryOfFolder)
 	}
 	return names
 }

@@ -33,7 +33,7 @@ func (s *State) restoreWatch(w *informer.Watch, atOnce bool) (known bool, err er
 	if err != nil || saved == nil {
 		return false, err
 	}
-	restored := informer.Restored{Cluster: saved.Cluster, Applied: saved.Fed, Relisting: saved.Relisting}
+	restored := informer.Restored{Cluster: saved.Cluster, Applied: saved.Fed, Relisting: saved.Relisting, Lossy: s.lossy}
 	objects := &savedObjects{db: s.db, watch: w, log: s.log}
 	if gvr := w.Spec().Resource; gvr.Group == "" && gvr.Resource == "secrets" || saved.Relisting || saved.Fed == "" || w.Finds() {
 		// only the identity of a Secret is known, a list is compared with all objects, and other

@@ -26,8 +26,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// stateFile is the file in state.dir.
-const stateFile = "state.db"
+// File is the state file in state.dir.
+const File = "state.db"
 
 // notForgotten is logged when the state folder accepts no changes.
 const notForgotten = "the state of removed routes, sources and handlers stays in the state folder until the next reload or start"
@@ -43,6 +43,7 @@ type State struct {
 
 	memories  *Memories
 	hashKey   []byte // see hashed
+	lossy     bool   // the last cuts of another member may be missing
 	AllAtOnce bool   // all saved objects are restored before the start
 
 	factory  *informer.Factory
@@ -52,30 +53,57 @@ type State struct {
 	appeared                          // since the last cut
 }
 
-// Open opens the state folder and locks it.
-func Open(cfg config.State, bounds checkpoint.LettersConfig, around func(string, func() error) error, log *slog.Logger) (*State, error) {
+// Shipping makes the state file one whose transactions standbys apply, too: see the fields of the
+// same names in checkpoint.Config. The zero Shipping is that of a router without a fleet.
+type Shipping struct {
+	DB      *checkpoint.DB // the open file of a standby, which Open takes over; nil: Open opens it
+	Shipped func(checkpoint.Frame)
+	Confirm func(checkpoint.Position)
+	Term    uint64
+}
+
+// open opens the state file, or goes on with the one that is open: to read it again would take
+// long.
+func (s *Shipping) open(cfg checkpoint.Config) (*checkpoint.DB, error) {
+	if s.DB == nil {
+		cfg.Shipped, cfg.Confirm, cfg.Term = s.Shipped, s.Confirm, s.Term
+		return checkpoint.Open(cfg)
+	}
+	if err := s.DB.Lead(s.Shipped, s.Confirm, s.Term); err != nil {
+		return nil, errors.Join(err, s.DB.Close())
+	}
+	return s.DB, nil
+}
+
+// Open opens the state folder and locks it. The dead letters follow with OpenLetters.
+func Open(cfg config.State, around func(string, func() error) error, ship Shipping, log *slog.Logger) (*State, error) {
 	dir := cfg.Dir
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state.dir: %w", fileerr.Explain(err))
 	}
-	db, err := checkpoint.Open(checkpoint.Config{
-		Path: filepath.Join(dir, stateFile), MaxSize: int64(cfg.MaxSize), Log: log, Around: around,
-	})
+	db, err := ship.open(checkpoint.Config{Path: filepath.Join(dir, File), MaxSize: int64(cfg.MaxSize), Log: log, Around: around})
 	if err != nil {
 		return nil, fmt.Errorf("state.dir: %w", err)
 	}
-	letters, err := db.Letters(bounds)
+	hashKey, err := hashKeyOf(db, dir, ship.Shipped != nil)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("state.dir: %w", err), db.Close())
 	}
-	hashKey, err := readHashKey(dir)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("state.dir: %w", err), db.Close())
-	}
-	s := &State{db: db, Letters: letters, log: log, maxSize: int64(cfg.MaxSize), hashKey: hashKey}
+	s := &State{db: db, log: log, maxSize: int64(cfg.MaxSize), hashKey: hashKey, lossy: ship.Shipped != nil}
 	s.Writer = writer.New(db, s, log)
 	return s, nil
 }
+
+// OpenLetters reads the dead letters, and removes those beyond the bounds.
+func (s *State) OpenLetters(bounds checkpoint.LettersConfig) (err error) {
+	if s.Letters, err = s.db.Letters(bounds); err != nil {
+		return fmt.Errorf("state.dir: %w", err)
+	}
+	return nil
+}
+
+// DB returns the state file.
+func (s *State) DB() *checkpoint.DB { return s.db }
 
 // Backup makes a copy of the state file, for api.ControlConfig.
 func (s *State) Backup(ctx context.Context) (api.Backup, error) {

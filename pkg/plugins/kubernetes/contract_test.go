@@ -207,8 +207,8 @@ func TestProbe(t *testing.T) {
 	if said := probe(k.LimitedKubeconfig(), selected); said != "allow[0].resource: may not get namespaces" {
 		t.Errorf("it says %q", said)
 	}
-	if said := probe(k.LimitedKubeconfig(), "{resource: v1/pods, namespaces: "+k.ns+", verbs: [evict, delete]}"); !strings.Contains(said, "may not create pods/eviction in "+k.ns+"; ") ||
-		!strings.Contains(said, "may not delete pods in "+k.ns) || strings.Contains(said, "get") {
+	if said := probe(k.LimitedKubeconfig(), "{resource: v1/pods, namespaces: "+k.ns+", verbs: [evict, delete]}"); !strings.Contains(said, "may not create pods/eviction in namespace \""+k.ns+"\"; ") ||
+		!strings.Contains(said, "may not delete pods in namespace \""+k.ns+"\"") || strings.Contains(said, "get") {
 		t.Errorf("it says %q", said)
 	}
 	if said := probe(k.Kubeconfig(), selected); said != "" {

@@ -8,16 +8,18 @@ import (
 	"net/http"
 	"strings"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/deltarouter/deltarouter/pkg/authz"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // Rights implements [plugins.RightsRequester]. It returns the rights that the sink needs in the
 // router's own cluster. With a kubeconfig of its own it returns none, because Probe tests them.
-func (kind) Rights(node config.Node) []plugins.Right {
+func (kind) Rights(node config.Node) []plugins.NeededRight {
 	var c sinkConfig
 	if len(node.Decode(&c)) > 0 || c.Kubeconfig != "" || c.Context != "" {
 		return nil
@@ -26,7 +28,7 @@ func (kind) Rights(node config.Node) []plugins.Right {
 }
 
 // rights returns the rights that the grants need.
-func (c *sinkConfig) rights(node config.Node) (all []plugins.Right) {
+func (c *sinkConfig) rights(node config.Node) (all []plugins.NeededRight) {
 	items := node.At("allow").Items()
 	for i := range c.Allow {
 		at := node.At("allow")
@@ -42,18 +44,18 @@ func (c *sinkConfig) rights(node config.Node) (all []plugins.Right) {
 }
 
 // rights returns the rights that a grant needs.
-func (g *grantConfig) rights() (all []plugins.Right) {
+func (g *grantConfig) rights() (all []plugins.NeededRight) {
 	group, version, resource, err := parseResource(g.Resource)
 	if err != nil {
 		return nil
 	}
-	all = []plugins.Right{{Verb: "get", Path: strings.Join(base(group, version), "/")}}
+	all = []plugins.NeededRight{{Right: authz.Right{Verb: "get", Path: strings.Join(base(group, version), "/")}}}
 	namespaces := g.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{""}
 	}
 	if g.NamespaceSelector != "" {
-		all = append(all, plugins.Right{Verb: "get", Resource: "namespaces"})
+		all = append(all, plugins.NeededRight{Right: authz.Right{Verb: "get", Resource: "namespaces"}})
 	}
 	for _, namespace := range namespaces {
 		all = append(all, g.rightsIn(namespace, group, resource)...)
@@ -63,7 +65,7 @@ func (g *grantConfig) rights() (all []plugins.Right) {
 
 // rightsIn returns the rights that a grant on a resource needs in a namespace; empty: in all. The
 // rights to read are optional.
-func (g *grantConfig) rightsIn(namespace, group, resource string) (all []plugins.Right) {
+func (g *grantConfig) rightsIn(namespace, group, resource string) (all []plugins.NeededRight) {
 	places := []string{resource}
 	if len(g.Subresources) > 0 {
 		places = nil
@@ -73,10 +75,13 @@ func (g *grantConfig) rightsIn(namespace, group, resource string) (all []plugins
 	}
 	for _, verb := range g.Verbs {
 		for _, place := range places {
-			all = append(all, rightsOf(verb, plugins.Right{Group: group, Resource: place, Namespace: namespace})...)
+			for _, r := range rightsOf(verb, authz.Right{Group: group, Resource: place, Namespace: namespace}) {
+				all = append(all, plugins.NeededRight{Right: r})
+			}
 		}
 		if verb != verbCreate && verb != verbEvent {
-			all = append(all, plugins.Right{Verb: "get", Group: group, Resource: resource, Namespace: namespace, Optional: true})
+			read := authz.Right{Verb: "get", Group: group, Resource: resource, Namespace: namespace}
+			all = append(all, plugins.NeededRight{Right: read, Optional: true})
 		}
 	}
 	for i := range all {
@@ -86,8 +91,8 @@ func (g *grantConfig) rightsIn(namespace, group, resource string) (all []plugins
 }
 
 // rightsOf returns the rights to execute a verb on a resource or subresource.
-func rightsOf(verb string, on plugins.Right) []plugins.Right {
-	with := func(verb string) plugins.Right {
+func rightsOf(verb string, on authz.Right) []authz.Right {
+	with := func(verb string) authz.Right {
 		on.Verb = verb
 		return on
 	}
@@ -95,14 +100,14 @@ func rightsOf(verb string, on plugins.Right) []plugins.Right {
 	switch verb {
 	case verbApply:
 		if strings.Contains(on.Resource, "/") {
-			return []plugins.Right{with("patch")}
+			return []authz.Right{with("patch")}
 		}
-		return []plugins.Right{with("patch"), with("create")}
+		return []authz.Right{with("patch"), with("create")}
 	case verbMerge, verbJSON:
-		return []plugins.Right{with("patch")}
+		return []authz.Right{with("patch")}
 	case verbEvict:
 		on.Group, on.Resource = "", "pods/eviction"
-		return []plugins.Right{with("create")}
+		return []authz.Right{with("create")}
 	case verbEvent:
 		// The Events about objects outside of namespaces are in the namespace default. The API
 		// server is known to have some kinds of them.
@@ -110,14 +115,14 @@ func rightsOf(verb string, on plugins.Right) []plugins.Right {
 			on.Namespace = metav1.NamespaceDefault
 		}
 		on.Group, on.Resource = "events.k8s.io", "events"
-		return []plugins.Right{with("create")}
+		return []authz.Right{with("create")}
 	case verbCreate:
 		if isNamespaces {
 			// the request is in no namespace, although a Namespace counts as being in itself
 			on.Namespace = ""
 		}
 	}
-	return []plugins.Right{with(verb)}
+	return []authz.Right{with(verb)}
 }
 
 // Probe implements [plugins.Prober]. With a kubeconfig of its own, it asks that API server for each
@@ -136,20 +141,18 @@ func (kind) Probe(ctx context.Context, node config.Node) error {
 	}
 	defer a.close()
 	var lacking []string
-	asked := make(map[plugins.Right]bool)
+	asked := make(map[authz.Right]bool)
 	for _, r := range c.rights(node) {
-		place := r.Node
-		r.Node = config.Node{}
-		if r.Optional || r.Selected || asked[r] {
+		if r.Optional || r.Selected || asked[r.Right] {
 			continue
 		}
-		asked[r] = true
-		ok, err := a.may(ctx, r)
+		asked[r.Right] = true
+		ok, err := a.may(ctx, r.Right)
 		if err != nil {
 			return err
 		}
 		if !ok {
-			lacking = append(lacking, fmt.Sprintf("%s: may not %s", place.Path(), describeRight(r)))
+			lacking = append(lacking, fmt.Sprintf("%s: may not %s", r.Node.Path(), r.Right))
 		}
 	}
 	if len(lacking) > 0 {
@@ -158,38 +161,15 @@ func (kind) Probe(ctx context.Context, node config.Node) error {
 	return nil
 }
 
-func describeRight(r plugins.Right) string {
-	text := r.Verb + " " + r.Resource + r.Path
-	if r.Group != "" {
-		text += "." + r.Group
-	}
-	if r.Namespace != "" {
-		text += " in " + r.Namespace
-	}
-	return text
-}
-
 // may asks whether the user of the kubeconfig has a right.
-func (a *api) may(ctx context.Context, r plugins.Right) (bool, error) {
-	resource, sub, _ := strings.Cut(r.Resource, "/")
-	attributes, values := "resourceAttributes", map[string]string{
-		"namespace": r.Namespace, "verb": r.Verb, "group": r.Group, "resource": resource, "subresource": sub,
-	}
-	if r.Resource == "" {
-		attributes, values = "nonResourceAttributes", map[string]string{"path": r.Path, "verb": r.Verb}
-	}
-	question := encode(map[string]any{
-		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": map[string]any{attributes: values},
-	})
+func (a *api) may(ctx context.Context, r authz.Right) (bool, error) {
+	review := authorizationv1.SelfSubjectAccessReview{}
+	review.APIVersion, review.Kind = "authorization.k8s.io/v1", "SelfSubjectAccessReview"
+	review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes = r.Attributes()
 	text, err := a.do(ctx, a.client.Verb(http.MethodPost).AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").
-		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(question))
-	var answer struct {
-		Status struct {
-			Allowed bool `json:"allowed"`
-		} `json:"status"`
-	}
+		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(encode(&review)))
 	if err == nil {
-		err = json.Unmarshal(text, &answer)
+		err = json.Unmarshal(text, &review)
 	}
-	return answer.Status.Allowed, err
+	return review.Status.Allowed, err
 }

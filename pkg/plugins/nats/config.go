@@ -2,11 +2,11 @@ package nats
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/natsconn"
 	"github.com/deltarouter/deltarouter/internal/tlsfiles"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -14,12 +14,12 @@ import (
 
 // sinkConfig is the configuration below `nats:`.
 type sinkConfig struct {
-	Servers []string        `yaml:"servers,required" min:"1" doc:"URLs of the servers of one cluster: nats://host:4222, or tls://host:4222."`
-	Subject string          `yaml:"subject" default:"k8s.{source}.{namespace}.{name}" doc:"Subject of the messages. A token may be {cluster}, {source}, {kind}, {namespace}, {name}, {op}, {route} or {type}. Any value becomes one token."`
-	Stream  streamConfig    `yaml:"stream" doc:"The JetStream stream that stores the events."`
-	Auth    authConfig      `yaml:"auth" doc:"The credentials of the router: one of creds, nkey, token, and user with password."`
-	TLS     tlsfiles.Config `yaml:"tls" doc:"TLS settings: the certificate authorities of the server, and a client certificate."`
-	Timeout time.Duration   `yaml:"timeout" default:"10s" min:"10ms" max:"10m" doc:"Maximum time to connect, and for the acknowledgement of a batch."`
+	Servers []string               `yaml:"servers,required" min:"1" doc:"URLs of the servers of one cluster: nats://host:4222, or tls://host:4222."`
+	Subject string                 `yaml:"subject" default:"k8s.{source}.{namespace}.{name}" doc:"Subject of the messages. A token may be {cluster}, {source}, {kind}, {namespace}, {name}, {op}, {route} or {type}. Any value becomes one token."`
+	Stream  streamConfig           `yaml:"stream" doc:"The JetStream stream that stores the events."`
+	Auth    config.NATSCredentials `yaml:"auth" doc:"The credentials of the router: one of creds, nkey, token, and user with password."`
+	TLS     tlsfiles.Config        `yaml:"tls" doc:"TLS settings: the certificate authorities of the server, and a client certificate."`
+	Timeout time.Duration          `yaml:"timeout" default:"10s" min:"10ms" max:"10m" doc:"Maximum time to connect, and for the acknowledgement of a batch."`
 }
 
 // streamConfig names the stream that stores the events, and its settings if the sink creates it.
@@ -31,15 +31,6 @@ type streamConfig struct {
 	MaxAge     time.Duration `yaml:"maxAge" doc:"Maximum age of the events in a created stream. 0: no limit."`
 	MaxBytes   config.Size   `yaml:"maxBytes" doc:"Maximum size of a created stream. Beyond it the oldest events are removed. 0: no limit."`
 	Duplicates time.Duration `yaml:"duplicates" default:"2m" min:"100ms" doc:"Time during which a created stream drops duplicate events, by their ids."`
-}
-
-// authConfig contains the credentials of the router.
-type authConfig struct {
-	Creds    config.Secret `yaml:"creds" doc:"The content of a .creds file, as {file: router.creds}."`
-	NKey     config.Secret `yaml:"nkey" doc:"The seed of an NKey (SU…)."`
-	Token    config.Secret `yaml:"token" doc:"A token."`
-	User     string        `yaml:"user" doc:"The user. Needs password."`
-	Password config.Secret `yaml:"password" doc:"The password of user."`
 }
 
 // Kind returns the kind of sink `nats`.
@@ -68,49 +59,23 @@ var _ interface {
 
 // Validate implements [config.Validator].
 func (c *sinkConfig) Validate(n config.Node) config.Problems {
-	var problems config.Problems
-	for i, server := range n.At("servers").Items() {
-		if i >= len(c.Servers) {
-			break
-		}
-		if reason := badServer(c.Servers[i]); reason != "" {
-			problems = append(problems, server.Problemf("%s", reason))
-		}
-	}
+	problems := c.connection().Check(n.At("servers"))
 	if _, err := parseSubject(c.Subject); err != nil {
 		problems = append(problems, n.At("subject").Problemf("%v", err))
 	}
 	return problems
 }
 
-// Warn implements [plugins.Warner]. It reports credentials that the sink would send without
-// encryption. A server with nats:// may require TLS, which the configuration does not show. The
-// seed of an NKey, also one in creds, never leaves the router.
-func (kind) Warn(n config.Node) (problems config.Problems) {
+// Warn implements [plugins.Warner].
+func (kind) Warn(n config.Node) config.Problems {
 	var c sinkConfig
 	_ = n.Decode(&c) // Check has accepted it
-	if !c.TLS.IsZero() || c.Auth.Token.IsZero() && c.Auth.Password.IsZero() {
-		return nil
-	}
-	for i, server := range n.At("servers").Items() {
-		if u, err := url.Parse(c.Servers[i]); err == nil && u.Scheme == "nats" {
-			problems = append(problems, plugins.Plaintext(server, "the token or password goes", u.Hostname(), "write tls://, or use nkey or creds")...)
-		}
-	}
-	return problems
+	return c.connection().Warn(n.At("servers"))
 }
 
-// badServer returns the mistake in the URL of a server. It does not quote the URL, which may
-// contain a password.
-func badServer(text string) string {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil || u.Scheme != "nats" && u.Scheme != "tls" || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "":
-		return "must be like nats://host:4222 or tls://host:4222"
-	case u.User != nil:
-		return "has a user or password: write them below auth, where they can be out of files"
-	}
-	return ""
+// connection returns the settings of a connection.
+func (c *sinkConfig) connection() natsconn.Settings {
+	return natsconn.Settings{Servers: c.Servers, Credentials: &c.Auth, TLS: &c.TLS, Key: "auth"}
 }
 
 // Validate implements [config.Validator].
@@ -134,26 +99,6 @@ func (s *streamConfig) Validate(n config.Node) config.Problems {
 		}
 	}
 	return problems
-}
-
-// Validate implements [config.Validator].
-func (a *authConfig) Validate(n config.Node) config.Problems {
-	var ways []string
-	for name, given := range map[string]bool{
-		"creds": !a.Creds.IsZero(), "nkey": !a.NKey.IsZero(), "token": !a.Token.IsZero(), "user": a.User != "" || !a.Password.IsZero(),
-	} {
-		if given {
-			ways = append(ways, name)
-		}
-	}
-	slices.Sort(ways)
-	switch {
-	case len(ways) > 1:
-		return config.Problems{n.Problemf("has %s: keep one of them", strings.Join(ways, " and "))}
-	case (a.User == "") != a.Password.IsZero():
-		return config.Problems{n.Problemf("needs both user and password")}
-	}
-	return nil
 }
 
 // names returns the names of the servers for errors.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nkeys"
 
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -61,7 +60,7 @@ func dial(ctx context.Context, c *sinkConfig, complain func(error)) (*link, erro
 	defer cancel()
 	l := &link{closed: make(chan struct{})}
 	d := &dialer{ctx: ctx}
-	options, err := c.options()
+	options, err := c.connection().Options()
 	if err != nil {
 		return nil, err
 	}
@@ -126,75 +125,6 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 
 // done detaches the connection from the context. It returns false if the context has ended already.
 func (d *dialer) done() bool { return d.stop == nil || d.stop() }
-
-// options returns the options for the credentials and TLS of the configuration.
-func (c *sinkConfig) options() ([]nats.Option, error) {
-	var options []nats.Option
-	encrypted := !c.TLS.IsZero()
-	for _, server := range c.Servers {
-		encrypted = encrypted || strings.HasPrefix(server, "tls://")
-	}
-	if encrypted {
-		settings, err := c.TLS.Load()
-		if err != nil {
-			return nil, err
-		}
-		options = append(options, nats.Secure(settings))
-	}
-	who, err := c.Auth.option()
-	if err != nil {
-		return nil, err
-	}
-	if who != nil {
-		options = append(options, who)
-	}
-	return options, nil
-}
-
-// option returns the option for the credentials; nil: there are none.
-func (a *authConfig) option() (nats.Option, error) {
-	switch {
-	case !a.Creds.IsZero():
-		text, err := a.Creds.Value()
-		if err != nil {
-			return nil, fmt.Errorf("auth.creds: %w", err)
-		}
-		if _, err := nkeys.ParseDecoratedJWT([]byte(text)); err != nil {
-			return nil, errors.New("auth.creds: not the content of a .creds file")
-		}
-		if _, err := nkeys.ParseDecoratedUserNKey([]byte(text)); err != nil {
-			return nil, errors.New("auth.creds: not the content of a .creds file")
-		}
-		return nats.UserCredentialBytes([]byte(text)), nil
-	case !a.NKey.IsZero():
-		seed, err := a.NKey.Value()
-		if err != nil {
-			return nil, fmt.Errorf("auth.nkey: %w", err)
-		}
-		pair, err := nkeys.FromSeed([]byte(strings.TrimSpace(seed)))
-		if err != nil {
-			return nil, errors.New("auth.nkey: not the seed of an NKey, which begins with SU")
-		}
-		public, err := pair.PublicKey()
-		if err != nil {
-			return nil, errors.New("auth.nkey: not the seed of an NKey, which begins with SU")
-		}
-		return nats.Nkey(public, pair.Sign), nil
-	case !a.Token.IsZero():
-		token, err := a.Token.Value()
-		if err != nil {
-			return nil, fmt.Errorf("auth.token: %w", err)
-		}
-		return nats.Token(token), nil
-	case a.User != "":
-		password, err := a.Password.Value()
-		if err != nil {
-			return nil, fmt.Errorf("auth.password: %w", err)
-		}
-		return nats.UserInfo(a.User, password), nil
-	}
-	return nil, nil
-}
 
 // ensure creates the stream if the configuration asks for it and the stream does not exist.
 func (l *link) ensure(ctx context.Context, c *sinkConfig, s subject) error {

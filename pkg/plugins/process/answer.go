@@ -126,7 +126,7 @@ func deltaSize(d *event.Delta) int {
 	o := d.Object()
 	r := o.Resource()
 	n := deltaOverhead + len(d.Source) + len(r.Cluster) + len(r.Group) + len(r.Version) + len(r.Resource) + len(r.Kind)
-	n += len(o.Key().Namespace) + len(o.Key().Name) + len(o.UID()) + len(o.ResourceVersion()) + len(d.TraceParent)
+	n += len(o.Key().Namespace) + len(o.Key().Name) + len(o.UID()) + len(o.ResourceVersion()) + len(d.TraceParent) + len(d.With)
 	if e := d.Event; e != nil {
 		n += deltaOverhead + len(e.ID) + len(e.Type) + len(e.Source) + len(e.Subject) + len(e.Route) + len(e.Data)
 	}
@@ -149,7 +149,7 @@ func encode(batch []*event.Delta) []*pluginv1.Delta {
 		to.Source, to.Cluster, to.Resource, to.Kind = d.Source, r.Cluster, r.String(), r.Kind
 		to.Namespace, to.Name, to.Uid, to.ResourceVersion = o.Key().Namespace, o.Key().Name, o.UID(), o.ResourceVersion()
 		to.Initial, to.Stale, to.Redelivered, to.SeenUnixNano = d.Initial, d.Stale, d.Redelivered, d.Seen.UnixNano()
-		to.Late, to.Repeat, to.Suppressed, to.TraceParent = d.Late, d.Repeat > 0, int64(d.Suppressed), d.TraceParent
+		to.Late, to.Repeat, to.Suppressed, to.TraceParent, to.With = d.Late, d.Repeat > 0, int64(d.Suppressed), d.TraceParent, d.With
 		if !d.Since.IsZero() {
 			to.SinceUnixNano = d.Since.UnixNano()
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/fields"
 	"github.com/deltarouter/deltarouter/internal/lines"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -24,6 +25,7 @@ type handlerConfig struct {
 	Env     map[string]config.Secret `yaml:"env" doc:"The program's environment. It inherits no variable of the router: PATH: {env: PATH} passes one on."`
 	TLS     bool                     `yaml:"tls" default:"true" doc:"Mutual TLS between router and plugin. Plugins in Go support it. Set false for others."`
 	Config  config.Node              `yaml:"config" doc:"Any value, which the plugin gets as JSON. When the plugin starts, the router checks it with the plugin's own schema, if there is one. router check runs no plugin."`
+	Fields  []string                 `yaml:"fields" doc:"The fields that the plugin gets of each object, as in status.phase or metadata.labels[\"app.kubernetes.io/name\"]. Fewer fields make a delta cheaper for a handler that decodes objects. apiVersion, kind, and name, namespace, uid and resourceVersion of the metadata are added. Absent or empty: all fields."`
 	Allow   allowConfig              `yaml:"allow" doc:"The grants of the plugin."`
 	Limits  limitsConfig             `yaml:"limits" doc:"The limits of the plugin."`
 }
@@ -70,6 +72,7 @@ env:                      # nothing of the router's environment unless it is sai
   REGION: eu-1
 tls: true                 # false for a plugin that is not written in Go
 config: {threshold: 3}
+fields: [metadata.labels, status.phase]   # absent: all
 allow:
   lookup: [pods.byNode, nodes]
   kv: true
@@ -115,6 +118,7 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // Validate implements [config.Validator].
 func (c *handlerConfig) Validate(n config.Node) (problems config.Problems) {
+	problems = fields.Problems(n, c.Fields)
 	if sum, err := hex.DecodeString(c.SHA256); c.SHA256 != "" && (err != nil || len(sum) != 32) {
 		problems = append(problems, n.At("sha256").Problemf("must be 64 hexadecimal digits, as sha256sum prints them"))
 	}
@@ -191,8 +195,12 @@ func (k kind) Open(ctx context.Context, node config.Node, env plugins.HandlerEnv
 	if err != nil {
 		return nil, err
 	}
+	selected, err := fields.New(c.Fields)
+	if err != nil {
+		return nil, err
+	}
 	p := k.Programs(node)[0]
-	s := &settings{handlerConfig: c, text: string(pluginConfig), node: node.At("config"), env: env, lines: lines.New(env.Log, c.Limits.Log, int(c.Limits.LogLine)), clock: env.Clock}
+	s := &settings{handlerConfig: c, text: string(pluginConfig), node: node.At("config"), selected: selected, env: env, lines: lines.New(env.Log, c.Limits.Log, int(c.Limits.LogLine)), clock: env.Clock}
 	if s.clock == nil {
 		s.clock = timer.Real()
 	}
@@ -210,10 +218,11 @@ func (k kind) Open(ctx context.Context, node config.Node, env plugins.HandlerEnv
 type settings struct {
 	handlerConfig
 
-	text    string      // the plugin's configuration as JSON
-	node    config.Node // and its position
-	env     plugins.HandlerEnv
-	program *child.Program
-	lines   *lines.Log
-	clock   timer.Clock
+	text     string      // the plugin's configuration as JSON
+	node     config.Node // and its position
+	selected *fields.Set // of each object
+	env      plugins.HandlerEnv
+	program  *child.Program
+	lines    *lines.Log
+	clock    timer.Clock
 }

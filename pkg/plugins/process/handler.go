@@ -46,6 +46,7 @@ func newHandler(ctx context.Context, s *settings) (*handler, error) {
 
 // Handle implements [plugins.Handler].
 func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+	batch = h.s.selected.Batch(batch)
 	results := make([]plugins.Result, len(batch))
 	for from := 0; from < len(batch); {
 		n := h.callLength(batch[from:])
@@ -144,7 +145,7 @@ func (h *handler) split(ctx context.Context, batch []*event.Delta, results []plu
 	var down *downError
 	switch {
 	case errors.As(err, &down):
-		h.put(batch, results, down)
+		h.postpone(batch, results, down, down.wait)
 		return nil
 	case len(batch) == 1:
 		results[0] = plugins.Result{Verdict: plugins.Fail, Err: h.about(batch[0], err)}
@@ -160,15 +161,33 @@ func (h *handler) split(ctx context.Context, batch []*event.Delta, results []plu
 	return h.again(ctx, batch[half:], results[half:])
 }
 
-// call calls the plugin. After an error the call has no effect in the router.
+// call calls the plugin, and again if another process has changed a value of its store meanwhile.
+// After an error the call has no effect in the router.
 func (h *handler) call(ctx context.Context, batch []*event.Delta, results []plugins.Result) error {
+	for n := 0; ; n++ {
+		err := h.callOnce(ctx, batch, results)
+		if !errors.Is(err, plugins.ErrKVConflict) {
+			return err
+		}
+		if n == plugins.KVRepeats {
+			h.postpone(batch, results, err, plugins.RetryAfter(err))
+			return nil
+		}
+	}
+}
+
+func (h *handler) callOnce(ctx context.Context, batch []*event.Delta, results []plugins.Result) error {
 	p, err := h.sup.get(ctx)
 	if err != nil {
 		return err
 	}
-	id, memory := p.host.begin()
+	id, running := p.host.begin(batch)
 	defer p.host.end(id)
 	answer, err := h.ask(ctx, p, &pluginv1.HandleRequest{Call: id, Deltas: encode(batch)})
+	if failed := running.failed(); failed != nil && ctx.Err() == nil {
+		h.postpone(batch, results, failed, plugins.RetryAfter(failed))
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -177,7 +196,12 @@ func (h *handler) call(ctx context.Context, batch []*event.Delta, results []plug
 	if err != nil {
 		return err
 	}
-	if err := memory.Commit(); err != nil {
+	if err := running.Commit(); errors.Is(err, plugins.ErrKVConflict) {
+		return err
+	} else if plugins.ClassOf(err) == plugins.Postponed {
+		h.postpone(batch, results, err, plugins.RetryAfter(err))
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("what the plugin wrote cannot be kept: %w", err)
 	}
 	for i, r := range decoded {
@@ -232,10 +256,10 @@ func (h *handler) unreachable(p *process, err error) {
 	}
 }
 
-// put postpones deltas, because the handler cannot take them at the moment.
-func (h *handler) put(batch []*event.Delta, results []plugins.Result, down *downError) {
+// postpone postpones deltas, because the handler cannot take them at the moment.
+func (h *handler) postpone(batch []*event.Delta, results []plugins.Result, err error, wait time.Duration) {
 	for i, d := range batch {
-		results[i] = plugins.Result{Verdict: plugins.Retry, Err: plugins.Postpone(h.about(d, down), down.wait)}
+		results[i] = plugins.Result{Verdict: plugins.Retry, Err: plugins.Postpone(h.about(d, err), wait)}
 	}
 }
 

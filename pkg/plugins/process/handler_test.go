@@ -90,7 +90,7 @@ func TestRulesAboutTime(t *testing.T) {
 		{Op: event.Entered, New: pod, Since: since, Late: true},
 		{Op: event.Entered, New: pod, Since: since, Repeat: 3, Suppressed: 1 << 40},
 		{Op: event.Left, Old: pod, Since: since},
-		{Op: event.Updated, New: pod, Old: pod, Suppressed: 1, TraceParent: "00-1-2-01"},
+		{Op: event.Updated, New: pod, Old: pod, Suppressed: 1, TraceParent: "00-1-2-01", With: []byte(`{"pods":["a"],"none":null}`)},
 		{Op: event.Updated, New: pod, Event: &event.Event{
 			ID: "i", Type: "t", Source: "/s", Subject: "n/ü", Route: "r", Time: since, Data: []byte(`{"a":1}`),
 		}},
@@ -106,6 +106,7 @@ func TestRulesAboutTime(t *testing.T) {
 			Late, Repeat bool
 			Suppressed   int
 			TraceParent  string
+			With         string
 			Event        *struct {
 				event.Event
 
@@ -113,7 +114,7 @@ func TestRulesAboutTime(t *testing.T) {
 			}
 		}
 		must.Succeed(t, json.Unmarshal(results[0].Events[0].Data, &got))
-		if got.Op != d.Op.String() || !got.Since.Equal(d.Since) || !got.Seen.Equal(seen) || got.Late != d.Late || got.Repeat != (d.Repeat > 0) || got.Suppressed != d.Suppressed || got.TraceParent != d.TraceParent {
+		if got.Op != d.Op.String() || !got.Since.Equal(d.Since) || !got.Seen.Equal(seen) || got.Late != d.Late || got.Repeat != (d.Repeat > 0) || got.Suppressed != d.Suppressed || got.TraceParent != d.TraceParent || got.With != string(d.With) {
 			t.Errorf("%s: got %+v", &d, got)
 		}
 		if e := got.Event; e != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -39,13 +40,40 @@ type host struct {
 	served  sync.WaitGroup
 
 	mu    sync.Mutex
-	calls map[uint64]*kv.Overlay // the running calls
+	calls map[uint64]*call // the running calls
 	last  uint64
+}
+
+// call is a running call of Handle.
+type call struct {
+	*kv.Overlay
+
+	batch []*event.Delta
+
+	mu         sync.Mutex
+	unanswered error // of a look-up, which postpones the deltas of the call
+}
+
+// fail keeps the error of a look-up without an answer.
+func (c *call) fail(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unanswered = err
+}
+
+// failed returns the error of a look-up without an answer.
+func (c *call) failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unanswered == nil {
+		return nil
+	}
+	return fmt.Errorf("a look-up of the plugin has no answer: %w", c.unanswered)
 }
 
 // newHost starts the service. A plugin without grants has none.
 func newHost(s *settings, f *child.Folder) (*host, error) {
-	h := &host{s: s, granted: make(map[string]bool), token: rand.Text(), calls: make(map[uint64]*kv.Overlay)}
+	h := &host{s: s, granted: make(map[string]bool), token: rand.Text(), calls: make(map[uint64]*call)}
 	for _, name := range s.Allow.Lookup {
 		h.granted[name] = true
 	}
@@ -82,13 +110,13 @@ func (h *host) authorize(ctx context.Context, request any, _ *grpc.UnaryServerIn
 }
 
 // begin starts the overlay of a call of Handle. commit applies its writes, and end discards it.
-func (h *host) begin() (id uint64, o *kv.Overlay) {
+func (h *host) begin(batch []*event.Delta) (id uint64, c *call) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.last++
-	o = h.newOverlay()
-	h.calls[h.last] = o
-	return h.last, o
+	c = &call{Overlay: h.newOverlay(), batch: batch}
+	h.calls[h.last] = c
+	return h.last, c
 }
 
 func (h *host) newOverlay() *kv.Overlay {
@@ -101,12 +129,12 @@ func (h *host) end(id uint64) {
 	delete(h.calls, id)
 }
 
-// call returns the overlay of a running call.
-func (h *host) call(id uint64) (*kv.Overlay, error) {
+// call returns a running call.
+func (h *host) call(id uint64) (*call, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if o := h.calls[id]; o != nil {
-		return o, nil
+	if c := h.calls[id]; c != nil {
+		return c, nil
 	}
 	return nil, status.Error(codes.FailedPrecondition, "there is no such call of Handle any more")
 }
@@ -116,25 +144,31 @@ func denied(what string) error {
 }
 
 // Lookup implements pluginv1.HostServer.
-func (h *host) Lookup(_ context.Context, r *pluginv1.LookupRequest) (*pluginv1.LookupResponse, error) {
+func (h *host) Lookup(ctx context.Context, r *pluginv1.LookupRequest) (*pluginv1.LookupResponse, error) {
 	if len(h.granted) == 0 || !h.granted[r.GetSource()] && (r.GetIndex() == "" || !h.granted[r.GetSource()+"."+r.GetIndex()]) {
 		return nil, denied("this look-up")
 	}
 	// Outside a call the sources may not have synced. A route waits for them before it calls.
-	if _, err := h.call(r.GetCall()); err != nil {
+	c, err := h.call(r.GetCall())
+	if err != nil {
 		return nil, err
 	}
-	from := h.s.env.Lookup
-	var found []*event.Object
-	switch {
-	case r.GetGet() != nil:
-		if o := from.Get(r.GetSource(), r.GetGet().GetNamespace(), r.GetGet().GetName()); o != nil {
-			found = append(found, o)
+	q := plugins.LookupQuery{Source: r.GetSource(), Index: r.GetIndex(), Value: r.GetKey(), Count: r.GetCount(), Deltas: c.batch}
+	if get := r.GetGet(); get != nil {
+		if get.GetName() == "" {
+			return &pluginv1.LookupResponse{}, nil
 		}
-	case r.GetCount():
-		return &pluginv1.LookupResponse{Count: int64(from.Count(r.GetSource(), r.GetIndex(), r.GetKey()))}, nil
-	default:
-		found = from.Lookup(r.GetSource(), r.GetIndex(), r.GetKey())
+		q.Namespace, q.Name, q.Count = get.GetNamespace(), get.GetName(), false
+	}
+	found, count, err := plugins.Ask(ctx, h.s.env.Lookup, q)
+	switch {
+	case plugins.ClassOf(err) == plugins.Rejected:
+		return nil, status.Error(codes.ResourceExhausted, err.Error())
+	case err != nil:
+		c.fail(err)
+		return nil, status.Error(codes.Unavailable, err.Error())
+	case q.Count:
+		return &pluginv1.LookupResponse{Count: int64(count)}, nil
 	}
 	answer, size := &pluginv1.LookupResponse{Count: int64(len(found))}, 0
 	for _, o := range found {
@@ -167,7 +201,11 @@ func (h *host) memory(call uint64, key string) (*kv.Overlay, error) {
 	case call == 0:
 		return h.newOverlay(), nil
 	}
-	return h.call(call)
+	c, err := h.call(call)
+	if err != nil {
+		return nil, err
+	}
+	return c.Overlay, nil
 }
 
 // KVGet implements pluginv1.HostServer.

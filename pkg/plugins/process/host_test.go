@@ -2,8 +2,10 @@ package process_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -11,6 +13,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -129,4 +133,22 @@ func TestHostToken(t *testing.T) {
 			t.Errorf("%q: %v", token, err)
 		}
 	}
+}
+
+// TestRemoteLookup shows that a call with a look-up that has no answer is postponed, even if the
+// plugin answers.
+func TestRemoteLookup(t *testing.T) {
+	b := newBench(t)
+	b.env.Lookup = away{caches{}}
+	b.open("allow: {kv: true, lookup: [pods.byNode]}")
+	contains(t, b.handle("ask.lookup")[0], "retry ", "a look-up of the plugin has no answer: no leader")
+	b.close()
+}
+
+// away is a cache in another process, which cannot be reached.
+type away struct{ caches }
+
+// Ask implements plugins.RemoteLookup.
+func (away) Ask(context.Context, plugins.LookupQuery) (objects []*event.Object, count int, err error) {
+	return nil, 0, plugins.Postpone(errors.New("no leader"), time.Minute)
 }

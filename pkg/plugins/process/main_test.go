@@ -158,6 +158,12 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 			f.Close()
 			os.Exit(4)
 		}
+	case "objects":
+		old := d.OldObject
+		if len(old) == 0 {
+			old = []byte("null")
+		}
+		return one(fmt.Appendf(nil, "[%s,%s]", d.Object, old))
 	case "hang":
 		select {}
 	case "stop":
@@ -218,7 +224,7 @@ func act(ctx context.Context, r *process.Router, d process.Delta) ([]process.Eve
 		}
 		return one(cmd.Process.Pid)
 	case "time":
-		return one(map[string]any{"op": d.Op.String(), "since": d.Since, "late": d.Late, "repeat": d.Repeat, "suppressed": d.Suppressed, "traceParent": d.TraceParent, "seen": d.Seen, "event": made(d.Event)})
+		return one(map[string]any{"op": d.Op.String(), "since": d.Since, "late": d.Late, "repeat": d.Repeat, "suppressed": d.Suppressed, "traceParent": d.TraceParent, "with": string(d.With), "seen": d.Seen, "event": made(d.Event)})
 	case "ask":
 		return ask(ctx, r, rest)
 	}

@@ -57,7 +57,7 @@ func TestCalls(t *testing.T) {
 		pods:  []*event.Object{plugintest.Pod(t, "a", 1, 5000), plugintest.Pod(t, "b", 1, 5000)},
 		nodes: []*event.Object{plugintest.Object(t, `{"metadata":{"name":"n1"}}`)},
 	}
-	const want = `{"bytes":8000,"count":2,"denied":true,"header":"POST1é","list":1,"none":true,"one":"n1","pods":["a","b"],"seen":"%s","status":201}`
+	const want = `{"bytes":8000,"count":2,"denied":true,"header":"POST1é","list":1,"none":true,"one":"n1","path":"web","pods":["a","b"],"seen":"%s","status":201}`
 	for _, e := range examples() {
 		if e.name != "calls" {
 			continue

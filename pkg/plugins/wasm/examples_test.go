@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,11 +44,15 @@ func examples() []example {
 		{name: "calls", source: "sdk/conformance/calls/rust"},
 		{name: "calls", source: "sdk/conformance/calls/c"},
 		{name: "calls", source: "sdk/conformance/calls/assemblyscript"},
+		{name: "phase", source: "sdk/conformance/phase/go"},
+		{name: "phase", source: "sdk/conformance/phase/rust"},
+		{name: "phase", source: "sdk/conformance/phase/c"},
+		{name: "phase", source: "sdk/conformance/phase/assemblyscript"},
 	}
 }
 
 // module returns the path of the example's module.
-func (e example) module(t *testing.T) string {
+func (e example) module(t testing.TB) string {
 	t.Helper()
 	if _, err := os.Stat(root + e.source + "/go.mod"); err == nil {
 		skipIfSlow(t)
@@ -93,7 +99,7 @@ func readSections(t *testing.T, file string) map[string]string {
 	return sections
 }
 
-// golden handles the deltas in one batch and one by one.
+// golden handles the deltas in batches, of deltas with a trace or without, and one by one.
 func golden(t *testing.T, handler plugins.Handler, sections map[string]string) {
 	t.Helper()
 	deltas := parseDeltas(t, sections["deltas.json"])
@@ -103,8 +109,10 @@ func golden(t *testing.T, handler plugins.Handler, sections map[string]string) {
 		want.WriteByte('\n')
 	})
 	var together, single bytes.Buffer
-	for i, r := range handle(t, handler, deltas) {
-		together.WriteString(describe(t, deltas[i], r))
+	for batch := range runs(deltas) {
+		for i, r := range handle(t, handler, batch) {
+			together.WriteString(describe(t, batch[i], r))
+		}
 	}
 	for _, d := range deltas {
 		single.WriteString(describe(t, d, handle(t, handler, []*event.Delta{d})[0]))
@@ -112,6 +120,23 @@ func golden(t *testing.T, handler plugins.Handler, sections map[string]string) {
 	for _, got := range []string{together.String(), single.String()} {
 		if got != want.String() {
 			t.Errorf("got\n%swant\n%s", got, &want)
+		}
+	}
+}
+
+// runs yields the longest sequences of deltas that all have a trace, or all have none, as the
+// batches of the router.
+func runs(deltas []*event.Delta) iter.Seq[[]*event.Delta] {
+	return func(yield func([]*event.Delta) bool) {
+		for len(deltas) > 0 {
+			end := slices.IndexFunc(deltas, func(d *event.Delta) bool { return (d.TraceParent == "") != (deltas[0].TraceParent == "") })
+			if end < 0 {
+				end = len(deltas)
+			}
+			if !yield(deltas[:end]) {
+				return
+			}
+			deltas = deltas[end:]
 		}
 	}
 }
@@ -135,6 +160,8 @@ func parseDeltas(t *testing.T, text string) (deltas []*event.Delta) {
 
 			Late               bool
 			Repeat, Suppressed int
+			TraceParent        string
+			With               json.RawMessage
 			Since              time.Time
 			Event              *struct {
 				event.Event
@@ -147,7 +174,7 @@ func parseDeltas(t *testing.T, text string) (deltas []*event.Delta) {
 		if !ok {
 			t.Fatalf("no op: %s", in.Op)
 		}
-		d := &event.Delta{Source: "pods", Op: op, New: parseObject(t, in.Object), Late: in.Late, Repeat: in.Repeat, Suppressed: in.Suppressed, Since: in.Since}
+		d := &event.Delta{Source: "pods", Op: op, New: parseObject(t, in.Object), Late: in.Late, Repeat: in.Repeat, Suppressed: in.Suppressed, Since: in.Since, TraceParent: in.TraceParent, With: in.With}
 		if in.Event != nil {
 			d.Event = &in.Event.Event
 			d.Event.Data = in.Event.Data

@@ -113,8 +113,7 @@ func TestContract(t *testing.T) {
 func TestProblems(t *testing.T) {
 	tests := []struct{ name, config, want string }{
 		{"no module", "config: {a: 1}", "module is missing"},
-		{"a registry", "module: oci://example.com/a:1", "not supported yet"},
-		{"a server", "module: https://example.com/a.wasm", "not supported yet"},
+		{"a server", "module: https://example.com/a.wasm", "https:// is not supported"},
 		{"too little memory", "{module: a.wasm, limits: {memory: 1Ki}}", "memory"},
 		{"too much memory", "{module: a.wasm, limits: {memory: 5Gi}}", "memory"},
 		{"a limit that is none", "{module: a.wasm, limits: {memoy: 5Mi}}", "unknown key"},
@@ -155,7 +154,14 @@ func TestOpen(t *testing.T) {
 		{"text", []byte("hello, world"), "not a WebAssembly module"},
 		{"nothing", nil, "not a WebAssembly module"},
 		{"truncated", ok.assemble()[:60], "cannot be compiled"},
-		{"a component", []byte("\x00asm\x0d\x00\x01\x00rest"), "wasip2"},
+		{"a component", []byte("\x00asm\x0d\x00\x01\x00rest"), "a WebAssembly component, as toolchains build for WASI 0.2 and later: the router runs core modules only: build it for WASI preview 1, which toolchains call wasm32-wasip1"},
+		{"a component of an early draft", []byte("\x00asm\x0a\x00\x01\x00"), "a WebAssembly component"},
+		{"a component without content", []byte("\x00asm\x0d\x00\x01\x00"), "a WebAssembly component"},
+		{"a cut header", []byte("\x00asm\x0d\x00\x01"), "cannot be compiled"},
+		{"the core module of a component", imports(function{module: "wasi:cli/environment@0.2.0", name: "get-arguments", params: []byte{i32}}), "it imports interfaces of components (WASI 0.2 or later), which the router does not give: build it for WASI preview 1, which toolchains call wasm32-wasip1"},
+		{"WASI 0.2 and something else", edit(func(m *module) {
+			m.imports = []function{{module: "wasi:io/streams@0.2.0", name: "drop"}, {module: "env", name: "abort"}}
+		}), "or wasip1; it imports what the router does not give: env.abort"},
 		{"another version", edit(func(m *module) { m.function("rtr_abi_version").body = constant(opI32, 2) }), "speaks version 2 of the ABI rtr_v1, the router speaks 1"},
 		{"no exports", edit(func(m *module) { m.hide = []string{"rtr_handle", "rtr_alloc", "memory"} }), "does not export rtr_alloc (i32) → (i32), rtr_handle (i32, i32) → (i64), memory"},
 		{"a program", edit(func(m *module) {

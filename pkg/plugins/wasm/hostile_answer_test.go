@@ -148,6 +148,13 @@ func mutual() module {
 	return m
 }
 
+// behindCold returns a guest that calls an endless loop, with a trap behind the call.
+func behindCold() module {
+	m := guest(opCall, 3, opUnreachable)
+	m.funcs = append(m.funcs, function{body: code(opLoop, empty, opBr, 0, opEnd)})
+	return m
+}
+
 // oneTable adds a table with rtr_handle to a module.
 func oneTable(m module) module {
 	m.raw = map[byte][]byte{

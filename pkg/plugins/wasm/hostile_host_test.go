@@ -158,6 +158,7 @@ func FuzzHostCalls(f *testing.F) {
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08"))
 	f.Add([]byte("\x05\x83\x81\x90\x84\x06\x83\x81\x83\x85\x00\x0a\x01\x90\x81\x84"))
 	f.Add([]byte("\x08\x88\x84\x90\x82\x09\x89\x85\x90\x82\x04\x80\x8a\x86"))
+	f.Add([]byte("0\xeb")) // an address beyond the largest signed number
 	all := pointed()
 	// The most frequent arguments: valid addresses and lengths.
 	known := []int64{0, 1, 3, 8, 0x100, 0x200, 0x400, 0x500, -1, 17 << 16, 17<<16 - 1, 1 << 31, 16, 10, 37, 1 << 20}
@@ -187,7 +188,11 @@ func FuzzHostCalls(f *testing.F) {
 				} else if v >= 0x70 {
 					v = int64(int32(uint32(next())<<24 | uint32(next())<<16 | uint32(next())<<8 | uint32(next())))
 				}
-				body = append(body, constant(map[byte]byte{i32: opI32, i64: opI64}[p], v)...)
+				op := opI64
+				if p == i32 {
+					op, v = opI32, int64(int32(v))
+				}
+				body = append(body, constant(byte(op), v)...)
 			}
 			body = code(body, opCall, uleb(at), opDrop)
 		}

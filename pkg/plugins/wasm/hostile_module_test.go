@@ -118,7 +118,7 @@ func TestHostileFiles(t *testing.T) {
 		{name: "nothing", bytes: []byte{}, load: true, want: "not a WebAssembly module"},
 		{name: "wrong magic", bytes: append([]byte("\x00asn"), whole[4:]...), load: true, want: "not a WebAssembly module"},
 		{name: "another version", bytes: append([]byte("\x00asm\x02\x00\x00\x00"), whole[8:]...), load: true, want: "cannot be compiled"},
-		{name: "a component", bytes: append([]byte("\x00asm\x0d\x00\x01\x00"), whole[8:]...), load: true, want: "wasip2"},
+		{name: "a component", bytes: append([]byte("\x00asm\x0d\x00\x01\x00"), whole[8:]...), load: true, want: "wasm32-wasip1"},
 		{name: "an archive", bytes: []byte("PK\x03\x04 and more"), load: true, want: "not a WebAssembly module"},
 		{name: "text behind it", bytes: append(slices.Clone(whole), "text"...), load: true, want: "cannot be compiled"},
 		{name: "twice", bytes: slices.Concat(whole, whole[8:]), load: true, want: "cannot be compiled"},

@@ -275,6 +275,8 @@ func TestHostileCode(t *testing.T) {
 		{name: "deep recursion", guest: guest(opGet, 0, opGet, 1, opCall, 2), limits: "fuel: 500M", want: deep},
 		{name: "mutual recursion", guest: mutual(), limits: "fuel: 500M", want: deep},
 		{name: "recursion by call_indirect", guest: indirect(), limits: "fuel: 500M", want: deep},
+		{name: "recursion by calls that do not return", guest: guest(opGet, 0, opGet, 1, opCall, 2, opUnreachable), limits: "fuel: 500M", want: deep},
+		{name: "endless loop behind a call that does not return", guest: behindCold(), want: fuel},
 		{name: "call_indirect of what is not there", guest: indirectTo(5), want: "trapped: "},
 		{name: "recursion with a large frame", guest: largeFrame(), limits: "fuel: 500M", want: deep},
 		{name: "memory bomb", guest: body(grow(900), grow(900)), limits: "fuel: 200M", want: ""},

@@ -1,11 +1,14 @@
 package wasm_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -181,6 +184,54 @@ func TestInit(t *testing.T) {
 			}
 			if handler != nil {
 				must.Report(t, handler.Close(t.Context()))
+			}
+		})
+	}
+}
+
+type local = plugins.Lookup
+
+// remote is a cache in another process.
+type remote struct {
+	local
+
+	err    error
+	deltas int // of the last query
+}
+
+// Ask implements plugins.RemoteLookup.
+func (r *remote) Ask(ctx context.Context, q plugins.LookupQuery) (objects []*event.Object, count int, err error) {
+	if r.deltas = len(q.Deltas); r.err != nil {
+		return nil, 0, r.err
+	}
+	return plugins.Ask(ctx, r.local, q)
+}
+
+// TestRemoteLookup: a call with a look-up that has no answer is postponed, also if the guest does
+// not notice or traps. One whose answer is too large gets the status of a local one.
+func TestRemoteLookup(t *testing.T) {
+	gone := plugins.Postpone(errors.New("no leader"), time.Second)
+	for name, tt := range map[string]struct {
+		err      error
+		expected int64
+		verdict  plugins.Verdict
+	}{
+		"answer":       {nil, 65, plugins.OK},
+		"too large":    {plugins.Reject(errors.New("9 MiB")), -3, plugins.OK},
+		"no answer":    {gone, -5, plugins.Retry},
+		"and it traps": {gone, 65, plugins.Retry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, cache := newHost(), &remote{local: two(t), err: tt.err}
+			h.env.Lookup = cache
+			m := script(map[uint32]string{atKey: `{"list":"nodes"}`}, call("lookup", tt.expected, atKey, 16, 0, 0))
+			handler := h.open(t, withRights(t, m, "allow: {lookup: [nodes]}"))
+			for range 20 { // more than the circuit breaker takes
+				results, err := handler.Handle(t.Context(), first(t))
+				must.Succeed(t, err)
+				if r := results[0]; r.Verdict != tt.verdict || cache.deltas != 1 || r.Verdict == plugins.Retry && (plugins.ClassOf(r.Err) != plugins.Postponed || plugins.RetryAfter(r.Err) != time.Second) {
+					t.Fatalf("got %v %v with %d deltas", r.Verdict, r.Err, cache.deltas)
+				}
 			}
 		})
 	}

@@ -30,7 +30,7 @@ var guests struct {
 }
 
 // build builds a guest in Go, once for all tests, and returns its file.
-func build(t *testing.T, source string) string {
+func build(t testing.TB, source string) string {
 	t.Helper()
 	guests.mu.Lock()
 	defer guests.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -117,3 +118,61 @@ type fullKV struct{ plugins.KV }
 
 // Commit implements plugins.KV.
 func (fullKV) Commit([]plugins.KVWrite, int64) error { return plugins.ErrKVFull }
+
+// TestConflict: a call whose commit is refused because of a call in another process is postponed,
+// which costs no attempt. The guest goes on.
+func TestConflict(t *testing.T) {
+	m := guest(
+		constant(opI32, 0x100), constant(opI32, 1), constant(opI32, 0x100), constant(opI32, 1), constant(opI64, 0), opCall, 0, opDrop,
+		constant(opI64, 0))
+	m.imports = []function{named("kv_set")}
+	m.data = map[uint32][]byte{0x100: []byte("x")}
+	h := newHost()
+	shared := &sharedKV{KV: h.env.KV, err: plugins.Postpone(errors.New("conflict"), time.Millisecond)}
+	h.env.KV = shared
+	handler, err := h.tryOpen(t, withRights(t, m, "allow: {kv: true}"))
+	must.Succeed(t, err)
+	for range 20 { // more failures than the circuit breaker needs
+		results, err := handler.Handle(t.Context(), plugintest.Deltas(t)[:2])
+		must.Succeed(t, err)
+		for _, r := range results {
+			if r.Verdict != plugins.Retry || plugins.ClassOf(r.Err) != plugins.Postponed || plugins.RetryAfter(r.Err) != time.Millisecond {
+				t.Fatalf("got %v %v", r.Verdict, r.Err)
+			}
+		}
+	}
+	shared.err, shared.conflicts = nil, plugins.KVRepeats
+	h.must(t, handler, plugintest.Deltas(t)[0]) // it is repeated at once
+	if shared.revisions != 1 {
+		t.Errorf("the commit has %d revisions, want that of the written value", shared.revisions)
+	}
+	must.Report(t, handler.Close(context.WithoutCancel(t.Context())))
+}
+
+// sharedKV refuses commits with err.
+type sharedKV struct {
+	plugins.KV
+
+	err       error
+	conflicts int // the number of commits with ErrKVConflict before err
+	revisions int // of the last commit
+}
+
+// Read implements plugins.SharedKV.
+func (s *sharedKV) Read(key string) (value []byte, revision uint64, ok bool) {
+	value, ok = s.Get(key)
+	return value, 1, ok
+}
+
+// CommitIf implements plugins.SharedKV.
+func (s *sharedKV) CommitIf(writes []plugins.KVWrite, revisions map[string]uint64, limit int64) error {
+	s.revisions = len(revisions)
+	if s.conflicts > 0 {
+		s.conflicts--
+		return plugins.Postpone(plugins.ErrKVConflict, 0)
+	}
+	if s.err != nil {
+		return s.err
+	}
+	return s.Commit(writes, limit)
+}

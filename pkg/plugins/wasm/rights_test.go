@@ -39,7 +39,7 @@ func TestGrants(t *testing.T) {
 		guest       module
 		want        string // empty: it starts
 	}{
-		{"free", "{}", all("log", "config_get", "now_ns", "random", "emit"), ""},
+		{"free", "{}", all("log", "config_get", "now_ns", "random", "emit", "field"), ""},
 		{"everything", allRights[len("allow: "):], all("kv_get", "kv_set", "kv_del", "lookup", "http"), ""},
 		{"kv_get", "{}", all("kv_get"), "it imports rtr_v1.kv_get: add allow: {kv: true}"},
 		{"kv_set", "{kv: false}", all("kv_set"), "it imports rtr_v1.kv_set: add allow: {kv: true}"},
@@ -112,6 +112,9 @@ func TestGarbagePointers(t *testing.T) {
 		call("random", -4, outside, 4), call("random", -4, end-3, 4), call("random", -4, -1, -1), call("random", 0, 0, 0),
 		call("emit", -4, 0, outside, 10), call("emit", -4, 1, 0x200, 10), call("emit", -4, -1, 0x200, 10), call("emit", -3, 0, 0x200, -1),
 		call("emit", -4, 0, 0x200, 9), call("emit", -4, 0, 0x200, 0), call("emit", -4, 0, end-5, 10),
+		call("field", -4, 0, 0, outside, 3), call("field", -4, 0, 0, 0x100, -1), call("field", -4, 0, 0, 0x100, 1025), call("field", -1, 0, 0, 0x100, 1024),
+		call("field", -4, 1, 0, 0x100, 3), call("field", -4, -1, 0, 0x100, 3), call("field", -4, 0, 2, 0x100, 3), call("field", -4, 0, -1, 0x100, 3),
+		call("field", -1, 0, 0, 0x100, 3), call("field", -1, 0, 1, 0x100, 3), call("field", -1, 0, 0, 0, 0), call("field", -4, 0, 0, end-2, 3),
 		call("kv_get", -4, outside, 3, 0x500, 10), call("kv_get", -4, 0x100, -1, 0x500, 10), call("kv_get", -4, 0x100, 0, 0x500, 10),
 		call("kv_get", -4, 0x100, 513, 0x500, 10), call("kv_get", -4, end-1, 3, 0x500, 10),
 		call("kv_set", -4, outside, 3, 0x100, 3, 0), call("kv_set", -4, 0x100, 3, outside, 3, 0), call("kv_set", -4, 0x100, 3, 0x100, -1, 0),

@@ -29,6 +29,7 @@ func hostFunctions() []function {
 		f("log", i32, i32, i32, i32), f("config_get", i32, i32, i32, i32, i32), f("now_ns", i64), f("random", i32, i32, i32),
 		f("emit", i32, i32, i32, i32), f("kv_get", i32, i32, i32, i32, i32), f("kv_set", i32, i32, i32, i32, i32, i64),
 		f("kv_del", i32, i32, i32), f("lookup", i32, i32, i32, i32, i32), f("http", i32, i32, i32, i32, i32),
+		f("field", i64, i32, i32, i32, i32),
 	}
 }
 

@@ -166,6 +166,15 @@ func testEcho(t *testing.T, handler plugins.Handler) {
 		deltas[i] = &traced
 	}
 	expectEcho(t, handler, deltas)
+	for i, d := range deltas {
+		d.With = fmt.Appendf(nil, `{"n":%d}`, i) // and a trace
+	}
+	expectEcho(t, handler, deltas)
+	for _, d := range deltas {
+		d.TraceParent = ""
+	}
+	deltas[1].With = nil // as of a route without it
+	expectEcho(t, handler, deltas)
 }
 
 func expectEcho(t *testing.T, handler plugins.Handler, deltas []*event.Delta) {
@@ -185,7 +194,7 @@ func expectEcho(t *testing.T, handler plugins.Handler, deltas []*event.Delta) {
 			"object": json.RawMessage(o.JSON()), "oldObject": old,
 			"initial": d.Initial, "stale": d.Stale, "redelivered": d.Redelivered, "seen": d.Seen,
 			"since": d.Since, "late": d.Late, "repeat": d.Repeat > 0, "suppressed": d.Suppressed, "event": shownEvent(d.Event),
-			"traceParent": d.TraceParent,
+			"traceParent": d.TraceParent, "with": string(d.With),
 		})
 		must.Succeed(t, err)
 		e := r.Events[0]
@@ -202,7 +211,7 @@ func TestSetup(t *testing.T) {
 	must.Fail(t, err, "rtr_init: no threshold")
 }
 
-func skipIfSlow(t *testing.T) {
+func skipIfSlow(t testing.TB) {
 	t.Helper()
 	if raceDetector {
 		t.Skip("compiling another guest takes too long under the race detector")

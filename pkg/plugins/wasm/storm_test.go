@@ -63,6 +63,10 @@ func storms() []storm {
 		{"emit nothing", named("emit"), []int64{0, 0, 0}, ""},
 		{"emit what is no JSON", named("emit"), []int64{0, stormLong, 1 << 18}, ""},
 		{"emit too much", named("emit"), []int64{0, stormLong, 1 << 30}, ""},
+		{"field", named("field"), []int64{0, 0, text(6), size(6)}, ""},
+		{"field of no object", named("field"), []int64{0, 1, text(6), size(6)}, ""},
+		{"field that is not there", named("field"), []int64{0, 0, stormKey, 4}, ""},
+		{"field of a long path", named("field"), []int64{0, 0, stormLong, 1 << 10}, ""},
 		{"kv_get", named("kv_get"), []int64{stormKey, 4, stormRoom, 100}, kv},
 		{"kv_get of long keys", named("kv_get"), []int64{stormKey, 512, stormRoom, 100}, kv},
 		{"kv_set", named("kv_set"), []int64{stormKey, 4, stormKey, 4, 0}, kv},
@@ -101,6 +105,7 @@ func stormTexts() []string {
 	return []string{
 		`{"data":1}`, `{"index":"pods.byNode","key":"n1"}`, `{"list":"pods"}`, `{"get":"pods","namespace":"default","name":"a"}`,
 		`{"url":"http://127.0.0.1:9/"}`, `{"url":"https://10.0.0.1/","headers":{"a":"b"}}`,
+		"metadata.uid",
 	}
 }
 

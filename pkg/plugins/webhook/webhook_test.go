@@ -309,8 +309,8 @@ func TestTimeout(t *testing.T) {
 		t.Errorf("got %v", errs)
 	}
 	checkSecrets(t, errs[0])
-	if n := asked.Load(); n != 1 {
-		t.Errorf("%d requests to a receiver that does not answer, want one per batch", n)
+	if n := asked.Load(); n > 1 { // on a loaded machine the timeout can end before the connection
+		t.Errorf("%d requests to a receiver that does not answer, want at most one per batch", n)
 	}
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

@@ -436,6 +436,7 @@ type Delta struct {
 	Suppressed    int64       `protobuf:"varint,19,opt,name=suppressed,proto3" json:"suppressed,omitempty"`                              // how many deltas of its key the limit of the route held back before this one
 	Event         *RouteEvent `protobuf:"bytes,20,opt,name=event,proto3" json:"event,omitempty"`                                         // what another route made of the delta before it gave it to this one; absent: the delta comes from its source
 	TraceParent   string      `protobuf:"bytes,21,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`          // of W3C Trace Context: the span of the delta; absent unless the router exports traces
+	With          []byte      `protobuf:"bytes,22,opt,name=with,proto3" json:"with,omitempty"`                                           // JSON object: the values of the route's with; empty: the route has none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -615,6 +616,13 @@ func (x *Delta) GetTraceParent() string {
 		return x.TraceParent
 	}
 	return ""
+}
+
+func (x *Delta) GetWith() []byte {
+	if x != nil {
+		return x.With
+	}
+	return nil
 }
 
 // RouteEvent is an event that another route made.
@@ -1533,7 +1541,7 @@ const file_plugin_v1_plugin_proto_rawDesc = "" +
 	"\n" +
 	"host_token\x18\x05 \x01(\tR\thostToken\")\n" +
 	"\x11ConfigureResponse\x12\x14\n" +
-	"\x05error\x18\x01 \x01(\tR\x05error\"\x89\x05\n" +
+	"\x05error\x18\x01 \x01(\tR\x05error\"\x9d\x05\n" +
 	"\x05Delta\x12)\n" +
 	"\x02op\x18\x01 \x01(\x0e2\x19.deltarouter.plugin.v1.OpR\x02op\x12\x16\n" +
 	"\x06source\x18\x02 \x01(\tR\x06source\x12\x18\n" +
@@ -1560,7 +1568,8 @@ const file_plugin_v1_plugin_proto_rawDesc = "" +
 	"suppressed\x18\x13 \x01(\x03R\n" +
 	"suppressed\x127\n" +
 	"\x05event\x18\x14 \x01(\v2!.deltarouter.plugin.v1.RouteEventR\x05event\x12!\n" +
-	"\ftrace_parent\x18\x15 \x01(\tR\vtraceParent\"\xb2\x01\n" +
+	"\ftrace_parent\x18\x15 \x01(\tR\vtraceParent\x12\x12\n" +
+	"\x04with\x18\x16 \x01(\fR\x04with\"\xb2\x01\n" +
 	"\n" +
 	"RouteEvent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +

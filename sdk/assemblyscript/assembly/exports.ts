@@ -1,6 +1,6 @@
 // The exports of a module, which its main file exports again. See docs/ABI.md for the layout.
 
-import { Bytes, Delta, Event, Result, Value, Writer, handle, start } from "./index";
+import { Bytes, Delta, Result, Value, Writer, handle, start } from "./index";
 import { log, Level } from "./host";
 
 const maxMessage = 4096;
@@ -71,20 +71,13 @@ function record(index: u32, result: Result): void {
   assert(result.events.length <= 0xffff, "more than 65535 events for one delta");
   for (let i = 0; i < result.events.length; i++) {
     const start = bytes.size;
-    write(result.events[i]);
+    bytes.room(4);
+    result.events[i].write(payload);
     store<u32>(bytes.start + <usize>start, bytes.size - start - 4);
   }
   store<u16>(at, <u16>result.events.length, 6);
   store<u32>(at, from, 20);
   store<u32>(at, bytes.size - from, 24);
-}
-
-// write appends an event behind its size.
-function write(event: Event): void {
-  const w = new Writer();
-  event.write(w);
-  payload.bytes.room(4);
-  payload.bytes.append(w.bytes.start, w.bytes.size);
 }
 
 // abort takes the place of the runtime's: asc --use abort=deltarouter/assembly/exports/abort.

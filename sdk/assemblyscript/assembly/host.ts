@@ -40,6 +40,26 @@ export enum Level {
 // @ts-ignore: decorator
 @external("rtr_v1", "random") declare function hostRandom(buf: usize, size: i32): i32;
 
+// @ts-ignore: decorator
+@external("rtr_v1", "field") declare function hostField(delta: u32, which: u32, path: usize, pathSize: i32): i64;
+
+// field finds a field of an object of the batch, for Delta.path: the router reads the text that the guest has, too.
+export function field(delta: u32, which: u32, object: usize, size: i32, path: string): Value {
+  let place: i64;
+  if (path.length <= 341) {
+    const utf8 = memory.data(1023); // 3 bytes per unit are enough
+    place = hostField(delta, which, utf8, <i32>String.UTF8.encodeUnsafe(changetype<usize>(path), path.length, utf8));
+  } else {
+    const utf8 = String.UTF8.encode(path);
+    place = hostField(delta, which, changetype<usize>(utf8), utf8.byteLength);
+  }
+  if (place == Errno.NotFound) return Value.absent();
+  if (place < 0) return new Value(object, size).path(path); // the host does not search
+  const at = <u32>(place >> 32), length = <u32>place;
+  if (at > <u32>size || length > <u32>size - at) return Value.absent();
+  return new Value(object + <usize>at, length);
+}
+
 // Answer is the answer of a host function that reads. The status is 0, or one of Errno.
 export class Answer {
   constructor(public status: i32, public buffer: ArrayBuffer) {}

@@ -12,6 +12,8 @@
 import { Bytes } from "./bytes";
 import { Value, Writer } from "./json";
 
+import { field } from "./host";
+
 export { Value, Writer, Member } from "./json";
 export * from "./host";
 
@@ -77,6 +79,18 @@ export class Delta {
   // oldObject is the state before the change; absent for Added and Sync, and where the source keeps no objects.
   get oldObject(): Value { return piece(this.batch, this.record + 20); }
 
+  // path returns a field of the object: path("status.phase"). Dots separate the keys; in a key, \\. is a dot. The router finds
+  // the field, which is several times faster than object.path.
+  path(path: string): Value {
+    const at = this.record + (load<i32>(this.record, 16) != 0 ? 12 : 20); // of the reference to the object
+    return field(this.index, 0, this.batch + <usize>load<u32>(at), load<i32>(at, 4), path);
+  }
+
+  // oldPath is path for the object before the change.
+  oldPath(path: string): Value {
+    return field(this.index, 1, this.batch + <usize>load<u32>(this.record, 20), load<i32>(this.record, 24), path);
+  }
+
   get source(): string { return this.text(0); }
   get cluster(): string { return this.text(1); }
   // resource is [group/]version/resource, such as v1/pods.
@@ -94,6 +108,20 @@ export class Delta {
   get sinceNs(): i64 { return this.number(9); }
   // suppressed is the number of deltas that the limit of the route suppressed before this one.
   get suppressed(): i64 { return this.number(10); }
+
+  // traceparent identifies the span of the delta in its route, in the form of W3C Trace Context, for the requests of the
+  // handler. It is empty if the router exports no traces.
+  get traceparent(): string {
+    if ((load<u16>(this.batch, 6) & 1) == 0) return "";
+    return piece(this.batch, this.batch + 16 + 32 * <usize>load<u32>(this.batch, 8) + 8 * <usize>this.index).raw();
+  }
+
+  // withValues has the values of the route's with, an object; absent if the route has none.
+  get withValues(): Value {
+    const flags = load<u16>(this.batch, 6), count = <usize>load<u32>(this.batch, 8);
+    if ((flags & 2) == 0) return Value.absent();
+    return piece(this.batch, this.batch + 16 + ((flags & 1) != 0 ? 40 : 32) * count + 8 * <usize>this.index);
+  }
 
   // isEvent: an upstream route made an event of the delta, which the other fields describe. Else the delta comes from its
   // source.
@@ -128,7 +156,7 @@ export class Event {
 
   // write appends the event in the form of the ABI.
   write(w: Writer): void {
-    w.open("{");
+    w.close("{"); // without a comma before it
     if (this.type.length > 0) w.key("type").text(this.type);
     if (this.subject.length > 0) w.key("subject").text(this.subject);
     w.key("data");

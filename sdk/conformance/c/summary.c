@@ -8,8 +8,6 @@ static const char *setup(dr_json config) {
 	return note.n ? NULL : "config: note is missing";
 }
 
-static int64_t replicas(dr_json object) { return dr_int(dr_path(object, "spec.replicas"), 0); }
-
 static void event(dr_buf *data, const dr_made *e) {
 	dr_buf text = {0};
 	dr_str parts[] = {e->id, e->type, e->source, e->subject, e->route};
@@ -24,14 +22,15 @@ static void event(dr_buf *data, const dr_made *e) {
 }
 
 static int handle(const dr_delta *d, dr_out *out) {
-	dr_json annotations = dr_path(d->object, "metadata.annotations");
+	dr_json annotations = dr_field(d, "metadata.annotations");
 	dr_str verdict = dr_text(dr_get(annotations, "verdict"));
 	if (dr_eq(verdict, DR("fail"))) return dr_fail(out, "as you wish");
 	if (dr_eq(verdict, DR("retry"))) return dr_retry(out, "later", 90000);
 	if (dr_eq(verdict, DR("drop"))) return DR_DROP;
 
 	int64_t labels = 0;
-	for (dr_iter it = dr_each(dr_path(d->object, "metadata.labels")); dr_next(&it);) labels++;
+	for (dr_iter it = dr_each(dr_field(d, "metadata.labels")); dr_next(&it);) labels++;
+	int64_t before = dr_int(dr_old_field(d, "spec.replicas"), 0), after = dr_int(dr_field(d, "spec.replicas"), 0);
 	dr_str says = dr_text(dr_member(annotations, note));
 
 	dr_buf *data = dr_event(out, "summary", says.n ? NULL : "nothing to say");
@@ -47,14 +46,18 @@ static int handle(const dr_delta *d, dr_out *out) {
 	dr_key(data, "object"), dr_string(data, (dr_str){name.p, name.n});
 	dr_key(data, "op"), dr_string(data, dr_op(d));
 	if (d->repeat) dr_key(data, "repeat"), dr_bool(data, true);
-	if (d->op == DR_UPDATED && replicas(d->old_object) != replicas(d->object)) {
+	if (d->op == DR_UPDATED && before != after) {
 		dr_key(data, "replicas");
 		dr_open(data, '[');
-		dr_number(data, replicas(d->old_object)), dr_number(data, replicas(d->object));
+		dr_number(data, before), dr_number(data, after);
 		dr_close(data, ']');
 	}
 	if (d->since_ns) dr_key(data, "since"), dr_number(data, d->since_ns / 1000000000);
 	if (d->suppressed) dr_key(data, "suppressed"), dr_number(data, d->suppressed);
+	dr_str team = dr_text(dr_field(d, "metadata.annotations.example\\.com/team"));
+	if (team.n) dr_key(data, "team"), dr_string(data, team);
+	if (d->traceparent.n) dr_key(data, "traceparent"), dr_string(data, d->traceparent);
+	if (d->with.n) dr_key(data, "with"), dr_number(data, dr_int(dr_get(d->with, "pods"), 0));
 	dr_close(data, '}');
 	return DR_OK;
 }

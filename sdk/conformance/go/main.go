@@ -14,17 +14,6 @@ var _ = deltarouter.Setup(setup)
 
 func main() {}
 
-// object is the reported part of an object.
-type object struct {
-	Metadata struct {
-		Labels      map[string]string          `json:"labels"`
-		Annotations map[string]json.RawMessage `json:"annotations"`
-	} `json:"metadata"`
-	Spec struct {
-		Replicas int64 `json:"replicas"`
-	} `json:"spec"`
-}
-
 func setup() (deltarouter.Handler, error) {
 	var config struct {
 		Note string `json:"note"` // the reported annotation
@@ -39,16 +28,8 @@ func setup() (deltarouter.Handler, error) {
 }
 
 func summary(d deltarouter.Delta, note string) ([]deltarouter.Event, error) {
-	var before, after object
-	if err := json.Unmarshal(d.Object, &after); err != nil {
-		return nil, err
-	}
-	if d.Op == deltarouter.Updated {
-		if err := json.Unmarshal(d.OldObject, &before); err != nil {
-			return nil, err
-		}
-	}
-	switch text(after.Metadata.Annotations["verdict"]) {
+	annotations := d.Path("metadata.annotations")
+	switch annotations.Path("verdict").Text() {
 	case "fail":
 		return nil, errors.New("as you wish")
 	case "retry":
@@ -60,10 +41,27 @@ func summary(d deltarouter.Delta, note string) ([]deltarouter.Event, error) {
 	if d.Namespace != "" {
 		name = d.Namespace + "/" + d.Name
 	}
-	says := text(after.Metadata.Annotations[note])
-	data := map[string]any{"op": d.Op.String(), "object": name, "labels": len(after.Metadata.Labels), "note": says}
-	if d.Op == deltarouter.Updated && before.Spec.Replicas != after.Spec.Replicas {
-		data["replicas"] = []int64{before.Spec.Replicas, after.Spec.Replicas}
+	var notes map[string]json.RawMessage
+	if annotations != nil {
+		if err := annotations.Decode(&notes); err != nil {
+			return nil, err
+		}
+	}
+	says := deltarouter.Value(notes[note]).Text()
+	var labels map[string]string
+	if l := d.Path("metadata.labels"); l != nil {
+		if err := l.Decode(&labels); err != nil {
+			return nil, err
+		}
+	}
+	data := map[string]any{"op": d.Op.String(), "object": name, "labels": len(labels), "note": says}
+	before, _ := d.OldPath("spec.replicas").Int()
+	after, _ := d.Path("spec.replicas").Int()
+	if d.Op == deltarouter.Updated && before != after {
+		data["replicas"] = []int64{before, after}
+	}
+	if team := d.Path(`metadata.annotations.example\.com/team`).Text(); team != "" {
+		data["team"] = team
 	}
 	if d.Late {
 		data["late"] = true
@@ -77,14 +75,11 @@ func summary(d deltarouter.Delta, note string) ([]deltarouter.Event, error) {
 	if d.Suppressed > 0 {
 		data["suppressed"] = d.Suppressed
 	}
-	if e := d.Event; e != nil {
-		var made struct {
-			Team string `json:"team"`
-		}
-		if err := json.Unmarshal(e.Data, &made); err != nil {
-			return nil, err
-		}
-		data["event"] = fmt.Sprint(e.ID, " ", e.Type, " ", e.Source, " ", e.Subject, " ", e.Route, " ", e.Time.Unix(), " ", made.Team)
+	if d.TraceParent != "" {
+		data["traceparent"] = d.TraceParent
+	}
+	if err := more(d, data); err != nil {
+		return nil, err
 	}
 	e := deltarouter.Event{Type: "summary", Data: data}
 	if says == "" {
@@ -93,8 +88,25 @@ func summary(d deltarouter.Delta, note string) ([]deltarouter.Event, error) {
 	return []deltarouter.Event{e}, nil
 }
 
-// text returns the text of a JSON string, or an empty text for any other value.
-func text(raw json.RawMessage) (s string) {
-	_ = json.Unmarshal(raw, &s)
-	return s
+// more adds the values of with, and the event of another route.
+func more(d deltarouter.Delta, data map[string]any) error {
+	if d.With != nil {
+		var with struct {
+			Pods int `json:"pods"`
+		}
+		if err := json.Unmarshal(d.With, &with); err != nil {
+			return err
+		}
+		data["with"] = with.Pods
+	}
+	if e := d.Event; e != nil {
+		var made struct {
+			Team string `json:"team"`
+		}
+		if err := json.Unmarshal(e.Data, &made); err != nil {
+			return err
+		}
+		data["event"] = fmt.Sprint(e.ID, " ", e.Type, " ", e.Source, " ", e.Subject, " ", e.Route, " ", e.Time.Unix(), " ", made.Team)
+	}
+	return nil
 }

@@ -8,12 +8,8 @@ fn setup(config: json::Value) -> Result<impl FnMut(&Delta) -> Verdict, String> {
     Ok(move |d: &Delta| summary(d, &note))
 }
 
-fn replicas(object: json::Value) -> i64 {
-    object.at(&["spec", "replicas"]).int().unwrap_or(0)
-}
-
 fn summary(d: &Delta, note: &str) -> Verdict {
-    let annotations = d.object.at(&["metadata", "annotations"]);
+    let annotations = d.path("metadata.annotations");
     match &*annotations.get("verdict").text_or_empty() {
         "fail" => return Err("as you wish".into()),
         "retry" => return Err(Stop::Retry("later".to_string(), Duration::from_secs(90))),
@@ -21,7 +17,7 @@ fn summary(d: &Delta, note: &str) -> Verdict {
         _ => {}
     }
     let says = annotations.get(note).text_or_empty();
-    let (before, after) = (replicas(d.old_object), replicas(d.object));
+    let (before, after) = (d.old_path("spec.replicas").int().unwrap_or(0), d.path("spec.replicas").int().unwrap_or(0));
     let name = if d.namespace.is_empty() { d.name.to_string() } else { format!("{}/{}", d.namespace, d.name) };
 
     let mut data = json::Writer::new();
@@ -30,7 +26,7 @@ fn summary(d: &Delta, note: &str) -> Verdict {
             let (seconds, team) = (e.time_ns / 1_000_000_000, e.data.get("team").text_or_empty());
             o.key("event").string(&format!("{} {} {} {} {} {} {}", e.id, e.kind, e.source, e.subject, e.route, seconds, team));
         }
-        o.key("labels").int(d.object.at(&["metadata", "labels"]).members().count() as i64);
+        o.key("labels").int(d.path("metadata.labels").members().count() as i64);
         if d.late {
             o.key("late").bool(true);
         }
@@ -50,6 +46,15 @@ fn summary(d: &Delta, note: &str) -> Verdict {
         }
         if d.suppressed != 0 {
             o.key("suppressed").int(d.suppressed);
+        }
+        if let Some(team) = d.path(r"metadata.annotations.example\.com/team").text() {
+            o.key("team").string(&team);
+        }
+        if !d.traceparent.is_empty() {
+            o.key("traceparent").string(d.traceparent);
+        }
+        if !d.with.is_absent() {
+            o.key("with").int(d.with.get("pods").int().unwrap_or(0));
         }
     });
     let event = Event::new(data).with_type("summary");

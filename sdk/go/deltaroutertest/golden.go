@@ -190,6 +190,9 @@ func parse(text json.RawMessage) (d deltarouter.Delta, err error) {
 		Since      time.Time `json:"since"`
 		Suppressed int       `json:"suppressed"`
 
+		TraceParent string          `json:"traceparent"`
+		With        json.RawMessage `json:"with"`
+
 		Event *struct {
 			ID      string          `json:"id"`
 			Type    string          `json:"type"`
@@ -227,7 +230,7 @@ func parse(text json.RawMessage) (d deltarouter.Delta, err error) {
 		UID: object.Metadata.UID, ResourceVersion: object.Metadata.ResourceVersion,
 		Object: in.Object, OldObject: in.OldObject,
 		Initial: in.Initial, Stale: in.Stale, Redelivered: in.Redelivered,
-		Late: in.Late, Repeat: in.Repeat > 0, Since: in.Since, Suppressed: in.Suppressed,
+		Late: in.Late, Repeat: in.Repeat > 0, Since: in.Since, Suppressed: in.Suppressed, TraceParent: in.TraceParent, With: in.With,
 	}
 	if e := in.Event; e != nil {
 		d.Event = &deltarouter.RouteEvent{ID: e.ID, Type: e.Type, Source: e.Source, Subject: e.Subject, Route: e.Route, Time: e.Time, Data: e.Data}

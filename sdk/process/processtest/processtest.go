@@ -124,7 +124,7 @@ func (p *Plugin) Handle(deltas ...process.Delta) []Result {
 			Op: pluginv1.Op(d.Op), Source: d.Source, Cluster: d.Cluster, Resource: d.Resource, Kind: d.Kind, Namespace: d.Namespace,
 			Name: d.Name, Uid: d.UID, ResourceVersion: d.ResourceVersion, NewObject: d.Object, OldObject: d.OldObject,
 			Initial: d.Initial, Stale: d.Stale, Redelivered: d.Redelivered, SeenUnixNano: d.Seen.UnixNano(),
-			Late: d.Late, Repeat: d.Repeat, Suppressed: int64(d.Suppressed), TraceParent: d.TraceParent,
+			Late: d.Late, Repeat: d.Repeat, Suppressed: int64(d.Suppressed), TraceParent: d.TraceParent, With: d.With,
 		}
 		if !d.Since.IsZero() {
 			wire.SinceUnixNano = d.Since.UnixNano()

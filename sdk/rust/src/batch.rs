@@ -75,7 +75,7 @@ impl Server {
     }
 }
 
-/// Objects and names are JSON and UTF-8, because the API server ensures it. Other text is treated as empty.
+/// Names are UTF-8, because the API server ensures it. Other text is treated as empty.
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or("")
 }
@@ -134,9 +134,11 @@ fn judge(index: u32, verdict: Verdict, payload: &mut Vec<u8>) -> Option<[u8; 28]
         Ok(events) if events.len() > usize::from(u16::MAX) => (3, "more than 65535 events for one delta".to_string()),
         Ok(events) => {
             for event in &events {
-                let json = event.to_json();
-                payload.extend((json.len() as u32).to_le_bytes());
-                payload.extend(json.as_bytes());
+                let start = payload.len();
+                payload.extend([0; 4]);
+                event.append(payload);
+                let size = payload.len() - start - 4;
+                payload[start..start + 4].copy_from_slice(&(size as u32).to_le_bytes());
             }
             put(4, (events.len() as u32) << 16);
             put(20, from);
@@ -167,7 +169,7 @@ fn event<'a>(field: impl Fn(usize) -> &'a [u8]) -> RouteEvent<'a> {
         subject: text(field(14)),
         route: text(field(15)),
         time_ns: field(16).try_into().map_or(0, i64::from_le_bytes),
-        data: json::Value::new(text(field(17))),
+        data: json::Value::of(field(17)),
     }
 }
 
@@ -177,8 +179,12 @@ fn read(input: &[u8], index: u32) -> Delta<'_> {
     let fields = u32_at(input, meta) as usize;
     let field = |i: usize| if i < fields { piece(input, meta + 4 + 8 * i) } else { &[] }; // an older host has fewer
     let flags = input[record + 10];
-    let old_object = json::Value::new(text(piece(input, record + 20)));
-    let object = json::Value::new(text(piece(input, record + 12)));
+    let old_object = json::Value::of(piece(input, record + 20));
+    let object = json::Value::of(piece(input, record + 12));
+    let traced = input[6] & 1 != 0; // a flag of the batch
+    let traceparent = if traced { text(piece(input, 16 + 32 * u32_at(input, 8) as usize + 8 * index as usize)) } else { "" };
+    let refs = 16 + 32 * u32_at(input, 8) as usize + if traced { 8 * u32_at(input, 8) as usize } else { 0 };
+    let with = if input[6] & 2 != 0 { text(piece(input, refs + 8 * index as usize)) } else { "" };
     let number = |i: usize| field(i).try_into().map_or(0, i64::from_le_bytes);
     Delta {
         op: match input[record + 8] {
@@ -207,6 +213,8 @@ fn read(input: &[u8], index: u32) -> Delta<'_> {
         repeat: flags & 16 != 0,
         since_ns: number(9),
         suppressed: number(10),
+        traceparent,
+        with: json::Value::new(with),
         event: if fields > 17 { Some(event(field)) } else { None },
         seen_ns: number(8),
         index,

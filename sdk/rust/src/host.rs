@@ -141,6 +141,15 @@ pub fn emit(delta: &crate::Delta, event: &crate::Event) -> Result<(), Errno> {
     check(sys::emit(delta.index, event.to_json().as_bytes())).map(drop)
 }
 
+/// A field of an object of the batch: the router finds it in the text that the guest has, too.
+pub(crate) fn field<'a>(delta: u32, which: u32, object: json::Value<'a>, path: &str) -> json::Value<'a> {
+    match sys::field(delta, which, path) {
+        -1 => json::Value::ABSENT,
+        place if place < 0 => object.path(path), // the host does not search
+        place => object.piece((place >> 32) as usize, place as u32 as usize),
+    }
+}
+
 /// A request to one of the hosts that the handler is granted.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -244,6 +253,7 @@ mod sys {
             pub fn http(request: *const u8, size: usize, buf: *mut u8, limit: usize) -> i32;
             pub fn now_ns() -> i64;
             pub fn random(buf: *mut u8, size: usize) -> i32;
+            pub fn field(delta: u32, which: u32, path: *const u8, path_size: usize) -> i64;
         }
     }
 
@@ -273,6 +283,9 @@ mod sys {
     }
     pub fn random(buf: &mut [u8]) -> i32 {
         unsafe { raw::random(buf.as_mut_ptr(), buf.len()) }
+    }
+    pub fn field(delta: u32, which: u32, path: &str) -> i64 {
+        unsafe { raw::field(delta, which, path.as_ptr(), path.len()) }
     }
 }
 

@@ -2,23 +2,37 @@
 //! look-up scans the text before it. Text that is not JSON reads as absent.
 
 use std::borrow::Cow;
+use std::fmt;
 
 /// The text of one JSON value, without spaces around it; empty if there is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Value<'a>(&'a str);
+///
+/// That it is UTF-8 is checked when a part of it is read as text: a check of whole objects would cost more than most handlers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Value<'a>(&'a [u8]);
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Value({:?})", self.raw())
+    }
+}
 
 impl<'a> Value<'a> {
     /// No value.
-    pub const ABSENT: Value<'static> = Value("");
+    pub const ABSENT: Value<'static> = Value(b"");
 
     /// The value that a text holds.
     pub fn new(text: &'a str) -> Value<'a> {
-        Value(text.trim_matches(SPACES))
+        Value(text.trim_matches(SPACES).as_bytes())
     }
 
-    /// The text itself, for serde_json and the like.
+    /// The value of a part of a batch, which is JSON without spaces around it.
+    pub(crate) fn of(bytes: &'a [u8]) -> Value<'a> {
+        Value(bytes)
+    }
+
+    /// The text itself, for serde_json and the like; empty if it is not UTF-8.
     pub fn raw(self) -> &'a str {
-        self.0
+        std::str::from_utf8(self.0).unwrap_or("")
     }
 
     pub fn is_absent(self) -> bool {
@@ -26,11 +40,11 @@ impl<'a> Value<'a> {
     }
 
     pub fn is_null(self) -> bool {
-        self.0 == "null"
+        self.0 == b"null"
     }
 
     fn first(self) -> u8 {
-        self.0.as_bytes().first().copied().unwrap_or(0)
+        self.0.first().copied().unwrap_or(0)
     }
 
     /// The value of a member of an object.
@@ -43,12 +57,29 @@ impl<'a> Value<'a> {
         keys.iter().fold(self, |v, key| v.get(key))
     }
 
+    /// Follows keys that are separated by dots: `path("metadata.labels")`. In a key, `\.` is a dot. For the objects of a delta
+    /// [`crate::Delta::path`] is faster.
+    pub fn path(self, path: &str) -> Value<'a> {
+        let (mut v, mut rest) = (self, Some(path));
+        while let (Some(text), false) = (rest, v.is_absent()) {
+            let (key, after) = next_key(text);
+            v = v.get(&key);
+            rest = after;
+        }
+        v
+    }
+
+    /// A piece of the text; absent if it is out of bounds.
+    pub(crate) fn piece(self, at: usize, size: usize) -> Value<'a> {
+        self.0.get(at..).and_then(|text| text.get(..size)).map_or(Value::ABSENT, Value)
+    }
+
     /// The members of an object; none if it is none.
     pub fn members(self) -> impl Iterator<Item = (Cow<'a, str>, Value<'a>)> {
-        let mut rest = if self.first() == b'{' { &self.0[1..] } else { "" };
+        let mut rest: &[u8] = if self.first() == b'{' { &self.0[1..] } else { b"" };
         std::iter::from_fn(move || {
             let (key, after) = next(rest)?;
-            let (value, after) = next(after.trim_start_matches(SPACES).strip_prefix(':')?)?;
+            let (value, after) = next(trim_start(after).strip_prefix(b":")?)?;
             rest = after;
             Some((key.text()?, value))
         })
@@ -56,7 +87,7 @@ impl<'a> Value<'a> {
 
     /// The elements of an array; none if it is none.
     pub fn items(self) -> impl Iterator<Item = Value<'a>> {
-        let mut rest = if self.first() == b'[' { &self.0[1..] } else { "" };
+        let mut rest: &[u8] = if self.first() == b'[' { &self.0[1..] } else { b"" };
         std::iter::from_fn(move || {
             let (value, after) = next(rest)?;
             rest = after;
@@ -66,10 +97,10 @@ impl<'a> Value<'a> {
 
     /// The content of a string, its escapes resolved; None if it is no string. Half a surrogate pair is U+FFFD.
     pub fn text(self) -> Option<Cow<'a, str>> {
-        if self.0.len() < 2 || self.first() != b'"' || !self.0.ends_with('"') {
+        if self.0.len() < 2 || self.first() != b'"' || !self.0.ends_with(b"\"") {
             return None;
         }
-        let inner = &self.0[1..self.0.len() - 1];
+        let inner = std::str::from_utf8(&self.0[1..self.0.len() - 1]).ok()?;
         Some(if inner.contains('\\') { Cow::Owned(unescape(inner)) } else { Cow::Borrowed(inner) })
     }
 
@@ -80,25 +111,51 @@ impl<'a> Value<'a> {
 
     /// A whole number that fits.
     pub fn int(self) -> Option<i64> {
-        self.0.parse().ok().filter(|_| self.first() != b'+')
+        self.raw().parse().ok().filter(|_| self.first() != b'+')
     }
 
     pub fn float(self) -> Option<f64> {
-        self.0.parse().ok().filter(|_| matches!(self.first(), b'-' | b'0'..=b'9'))
+        self.raw().parse().ok().filter(|_| matches!(self.first(), b'-' | b'0'..=b'9'))
     }
 
     pub fn bool(self) -> Option<bool> {
-        self.0.parse().ok()
+        self.raw().parse().ok()
     }
+}
+
+/// The first key of a path, and the path behind it. A backslash takes the character behind it literally.
+fn next_key(path: &str) -> (Cow<'_, str>, Option<&str>) {
+    match path.bytes().position(|b| b == b'.' || b == b'\\') {
+        None => return (Cow::Borrowed(path), None),
+        Some(end) if path.as_bytes()[end] == b'.' => return (Cow::Borrowed(&path[..end]), Some(&path[end + 1..])),
+        _ => {}
+    }
+    let (mut key, mut escaped) = (String::new(), false);
+    for (i, c) in path.char_indices() {
+        match c {
+            '.' if !escaped => return (Cow::Owned(key), Some(&path[i + 1..])),
+            '\\' if !escaped && i + 1 < path.len() => escaped = true,
+            _ => {
+                key.push(c);
+                escaped = false;
+            }
+        }
+    }
+    (Cow::Owned(key), None)
+}
+
+fn trim_start(text: &[u8]) -> &[u8] {
+    let spaces = text.iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\n' | b'\r')).count();
+    &text[spaces..]
 }
 
 const SPACES: &[char] = &[' ', '\t', '\n', '\r'];
 
 /// The element that a rest of an array or object begins with, and the rest behind it; a comma before it is skipped.
-fn next(rest: &str) -> Option<(Value<'_>, &str)> {
-    let rest = rest.trim_start_matches(SPACES);
-    let rest = rest.strip_prefix(',').unwrap_or(rest).trim_start_matches(SPACES);
-    let end = value_end(rest.as_bytes());
+fn next(rest: &[u8]) -> Option<(Value<'_>, &[u8])> {
+    let rest = trim_start(rest);
+    let rest = trim_start(rest.strip_prefix(b",").unwrap_or(rest));
+    let end = value_end(rest);
     if end == 0 {
         return None;
     }
@@ -241,21 +298,27 @@ impl Writer {
     pub fn string(&mut self, text: &str) -> &mut Writer {
         let out = self.value();
         out.push('"');
-        for c in text.chars() {
-            match c {
-                '"' | '\\' => out.extend(['\\', c]),
-                '\u{8}' => out.push_str("\\b"),
-                '\u{c}' => out.push_str("\\f"),
-                '\n' => out.push_str("\\n"),
-                '\r' => out.push_str("\\r"),
-                '\t' => out.push_str("\\t"),
-                c if c < ' ' => {
-                    let digit = |n: u32| char::from_digit(n, 16).unwrap_or('0');
-                    out.extend(['\\', 'u', '0', '0', digit(c as u32 >> 4), digit(c as u32 & 15)]);
+        let mut from = 0; // of the characters that are written as they are
+        for (i, b) in text.bytes().enumerate() {
+            if b >= b' ' && b != b'"' && b != b'\\' {
+                continue;
+            }
+            out.push_str(&text[from..i]);
+            from = i + 1;
+            match b {
+                b'"' | b'\\' => out.extend(['\\', char::from(b)]),
+                8 => out.push_str("\\b"),
+                12 => out.push_str("\\f"),
+                b'\n' => out.push_str("\\n"),
+                b'\r' => out.push_str("\\r"),
+                b'\t' => out.push_str("\\t"),
+                _ => {
+                    let digit = |n: u8| char::from_digit(u32::from(n), 16).unwrap_or('0');
+                    out.extend(['\\', 'u', '0', '0', digit(b >> 4), digit(b & 15)]);
                 }
-                c => out.push(c),
             }
         }
+        out.push_str(&text[from..]);
         out.push('"');
         self
     }
@@ -300,6 +363,10 @@ mod tests {
         assert_eq!(v.get("a").items().map(Value::raw).collect::<Vec<_>>(), ["1", "-2", "\"x}\\\"\"", "{\"b\":[]}"]);
         assert_eq!(v.get("c!").bool(), Some(true));
         assert_eq!(v.at(&["d", "e"]).text().as_deref(), Some("f"));
+        assert_eq!(v.path("d.e").raw(), "\"f\"");
+        assert!(v.path("d.e.f").is_absent() && v.path("d.x").is_absent() && v.path("").is_absent() && v.path(".").is_absent());
+        let v2 = Value::new(r#"{"a.b":{"c\\":1,"d\u0065.":2},"":{"":3}}"#);
+        assert_eq!([r"a\.b.c\\", r"a\.b.c\", r"a\.b.de\.", "."].map(|path| v2.path(path).raw()), ["1", "1", "2", "3"]);
         assert!(v.get("n").is_null() && v.at(&["d", "x", "y"]).is_absent());
         assert_eq!(v.members().map(|(k, _)| k.into_owned()).collect::<Vec<_>>(), ["a", "c!", "d", "n"]);
         assert_eq!(Value::new("[]").items().count() + Value::new("{}").members().count(), 0);

@@ -101,12 +101,30 @@ pub struct Delta<'a> {
     pub since_ns: i64,
     /// The number of deltas that the limit of the route suppressed before this one.
     pub suppressed: i64,
+    /// The span of the delta in its route, in the form of W3C Trace Context, for the requests of the handler; empty: the
+    /// router exports no traces.
+    pub traceparent: &'a str,
+    /// The values of the route's `with`, an object; [`json::Value::ABSENT`]: the route has none.
+    pub with: json::Value<'a>,
     /// The event that an upstream route made of the delta; None: the delta comes from its source.
     pub event: Option<RouteEvent<'a>>,
     /// When the router saw the change, in nanoseconds since 1970.
     pub seen_ns: i64,
     /// In the batch, for [`host::emit`].
     pub index: u32,
+}
+
+impl<'a> Delta<'a> {
+    /// A field of the object: `d.path("status.phase")`. Dots separate the keys; in a key, `\.` is a dot. The router finds the
+    /// field, which is several times faster than [`json::Value::path`].
+    pub fn path(&self, path: &str) -> json::Value<'a> {
+        host::field(self.index, 0, self.object, path)
+    }
+
+    /// [`Delta::path`] for the object before the change.
+    pub fn old_path(&self, path: &str) -> json::Value<'a> {
+        host::field(self.index, 1, self.old_object, path)
+    }
 }
 
 /// An event that another route made.
@@ -148,6 +166,17 @@ impl Event {
     pub fn with_subject(mut self, subject: &str) -> Event {
         self.subject = subject.to_string();
         self
+    }
+
+    /// Appends [`Event::to_json`].
+    pub(crate) fn append(&self, out: &mut Vec<u8>) {
+        if self.kind.is_empty() && self.subject.is_empty() && !self.data.is_empty() {
+            out.extend_from_slice(b"{\"data\":");
+            out.extend_from_slice(self.data.as_bytes());
+            out.push(b'}');
+        } else {
+            out.extend_from_slice(self.to_json().as_bytes());
+        }
     }
 
     /// The event in the form of the ABI.

@@ -181,7 +181,7 @@ func (a *Applier) admit(ctx context.Context, s *Source, c change, seen time.Time
 // returns reports whether an added object may have existed before: it or its namespace left the
 // selector, or its deltas were delivered before a crash.
 func (a *Applier) returns(c change) bool {
-	return c.op == event.Added && (a.cfg.Selective || a.cfg.Within != nil || a.cfg.State.Intent(c.now.UID()) != nil)
+	return c.op == event.Added && (a.cfg.Selective || a.cfg.Within != nil || a.cfg.State.Intent(c.now.UID()) != nil || a.cfg.State.Delivered(c.now))
 }
 
 // setSynced sets whether the store has all objects.

@@ -138,6 +138,7 @@ func (s *State) Restore(r *Restored) {
 			l.Fetch(o.Key())
 		}
 	}
+	s.lossy = r.Lossy
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range r.Intents {

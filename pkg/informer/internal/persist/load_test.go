@@ -76,6 +76,45 @@ func TestLoadedLetsGo(t *testing.T) {
 	}
 }
 
+// TestLossy is about a state whose last cuts may be missing: until the watch has caught up with the
+// API server, a new object may have been delivered before.
+func TestLossy(t *testing.T) {
+	object := func(version string) *event.Object {
+		o, err := event.ParseObject(pod(t, "a").Resource(), `{"metadata":{"name":"a","uid":"a","resourceVersion":"`+version+`"}}`)
+		must.Succeed(t, err)
+		return o
+	}
+	open := func(r Restored) *State {
+		s := New(Config{Store: store{}, Learn: func(*event.Object) {}})
+		s.Restore(&r)
+		return s
+	}
+	whole := open(Restored{Applied: "1"})
+	whole.SetResumeTarget("10")
+	if whole.Delivered(object("5")) {
+		t.Error("a state with all cuts is unsure")
+	}
+	resumed := open(Restored{Applied: "1", Lossy: true})
+	resumed.SetResumeTarget("10")
+	for _, step := range []struct {
+		version string
+		want    bool
+	}{{"9", true}, {"10", true}, {"11", false}, {"9", false}} {
+		if got := resumed.Delivered(object(step.version)); got != step.want {
+			t.Errorf("after a resume, version %s: %v, want %v", step.version, got, step.want)
+		}
+	}
+	listed := open(Restored{Applied: "1", Lossy: true})
+	listed.BeginReplace()
+	if !listed.Delivered(object("20")) {
+		t.Error("a list after the start is not unsure")
+	}
+	listed.EndReplace("20")
+	if listed.Delivered(object("21")) {
+		t.Error("the state is unsure after the list")
+	}
+}
+
 // TestLoadingStopped is about a loader that is stopped: it stays in place, so that the store is not
 // taken for complete.
 func TestLoadingStopped(t *testing.T) {

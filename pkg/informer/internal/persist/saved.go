@@ -54,6 +54,9 @@ type Restored struct {
 	Cluster   string // of the objects, see Client.Identity; empty: unknown
 	Applied   string
 	Relisting bool
+	// Lossy: the last cuts and intents of the former run may be missing, as in a fleet whose leader
+	// has died. So each object that is new until the watch has caught up may have been delivered.
+	Lossy bool
 	// Listed: a list was complete before, so new objects of the next one are added, not initial. A
 	// non-empty Applied implies it.
 	Listed bool

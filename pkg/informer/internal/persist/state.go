@@ -44,6 +44,8 @@ type State struct {
 	// resumeTarget is the resourceVersion of the API server when the watch resumed; empty: it did
 	// not.
 	resumeTarget string
+	// lossy: see Restored; false when the watch has caught up. For the watch's own goroutine.
+	lossy bool
 	// identities: some objects of the store were restored as identities only, and the next list
 	// completes them. For the watch's own goroutine.
 	identities bool
@@ -114,6 +116,18 @@ func (s *State) Latest(o *event.Object) *event.Object { return s.intents.latest(
 // Intent returns the object of the intent of a uid; nil: none. It is for the watch's own goroutine.
 func (s *State) Intent(uid string) *event.Object { return s.intents[uid].Object }
 
+// Delivered reports whether a former run may have delivered a new object without an intent. It is
+// for the watch's own goroutine.
+func (s *State) Delivered(o *event.Object) bool {
+	if !s.lossy {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lossy = s.resumeTarget == "" || !Lower(s.resumeTarget, o.ResourceVersion())
+	return s.lossy
+}
+
 // Intents returns the wanted intents of whose uid the store has no object, in the order of their
 // creation. It is for the watch's own goroutine.
 func (s *State) Intents(want func(*event.Object) bool) []*event.Object {
@@ -134,7 +148,7 @@ func (s *State) EndReplace(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Position.cluster, s.Position.fed, s.Position.relisting = cmp.Or(s.Position.listing, s.Position.cluster), version, false
-	s.identities = false
+	s.identities, s.lossy = false, false
 	for uid, i := range s.intents {
 		if o := s.Get(i.Key()); o != nil && o.UID() == uid {
 			s.endIntent(uid) // a backup may have an older state

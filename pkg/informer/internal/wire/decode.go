@@ -19,6 +19,7 @@ const (
 	idAPIVersion
 	idKind
 	idNamespace
+	idStatus
 	idCut
 )
 
@@ -95,6 +96,7 @@ type Decoder struct {
 	rename bool
 	within func(namespace string) bool // nil: objects in all namespaces are kept
 	cuts   []rawjson.Span
+	status int // the offset of the object's status; -1: it has none
 	pieces []string
 }
 
@@ -104,6 +106,7 @@ func NewDecoder(format *Format, resource *event.Resource, below ...string) *Deco
 	at := func(keys ...string) []string { return append(below[:len(below):len(below)], keys...) }
 	d.finder.Find(idAPIVersion, at("apiVersion")...)
 	d.finder.Find(idKind, at("kind")...)
+	d.finder.Find(idStatus, at("status")...)
 	if format.Within != nil {
 		d.finder.Find(idNamespace, at("metadata", "namespace")...)
 	}
@@ -185,12 +188,22 @@ func (d *Decoder) object(src string, start, end int, spans []rawjson.Span) (*eve
 		}
 		b.WriteString(piece)
 	}
-	return event.ParseObject(d.resource, b.String())
+	return event.ParseIndexed(d.resource, b.String(), d.statusIn(b.Len(), end))
+}
+
+// statusIn returns the offset of the status in the kept text of an object, which has a size and
+// ended at an offset of the received text; 0: unknown, because the status was cut, or a part of the
+// text behind its begin.
+func (d *Decoder) statusIn(size, end int) int {
+	if behind := end - d.status; d.status >= 0 && behind <= len(d.pieces[len(d.pieces)-1]) {
+		return size - behind
+	}
+	return 0
 }
 
 // split separates the spans to remove, and reports whether apiVersion and kind are present.
 func (d *Decoder) split(spans []rawjson.Span) (apiVersion, kind bool) {
-	d.cuts = d.cuts[:0]
+	d.cuts, d.status = d.cuts[:0], -1
 	for _, span := range spans {
 		switch span.ID {
 		case idAPIVersion:
@@ -199,6 +212,9 @@ func (d *Decoder) split(spans []rawjson.Span) (apiVersion, kind bool) {
 			kind = true
 		case idCut:
 			d.cuts = append(d.cuts, span)
+			continue
+		case idStatus:
+			d.status = span.Start
 			continue
 		default:
 			continue

@@ -89,6 +89,41 @@ func checkAgreement(t *testing.T, path, text string) {
 	}
 }
 
+// TestStatus: the decoder's index of an object finds the same status as a search.
+func TestStatus(t *testing.T) {
+	const front, status = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","managedFields":[{"status":1}]},"spec":{"status":2}`, `"status" : {"a":1, "status":{"b":2},"c":3}`
+	texts := []string{
+		front + "}", front + "," + status + "}", front + "," + status + " }", front + ` , ` + status + `,"z":{"status":4}}`,
+		front + `,"st\u0061tus":"x"}`, front + `,"status":null}`, front + `,"status":[]}`, `{` + status + `,"metadata":{"name":"a"}}`, `{"metadata":{"name":"a"},` + status + `}`,
+	}
+	formats := map[string]*Format{
+		"all": {}, "managedFields": {Drop: [][]string{{"metadata", "managedFields"}}}, "status": {Drop: [][]string{{"status"}}},
+		"first of the status": {Drop: [][]string{{"status", "a"}}}, "last of the status": {Drop: [][]string{{"status", "c"}}},
+		"behind": {Drop: [][]string{{"z"}}}, "several": {Drop: [][]string{{"metadata", "managedFields"}, {"spec"}, {"status", "status"}, {"z"}}},
+		"metadata": {MetadataOnly: true},
+	}
+	for name, format := range formats {
+		for _, text := range texts {
+			o, err := decodeObject(format, podResource(), text)
+			must.Succeed(t, err)
+			if got, want := o.Member("status"), rawjson.Member(string(o.JSON()), "status"); got != want {
+				t.Errorf("%s: %s: the status is %s, want %s", name, o.JSON(), got, want)
+			}
+		}
+	}
+}
+
+// TestStatusTwice: there is one status to index, because an object with two is not decoded.
+func TestStatusTwice(t *testing.T) {
+	for _, second := range []string{`"status"`, `"st\u0061tus"`, `"\u0073tatus"`} {
+		for _, members := range []string{`"status":{"a":1},` + second + `:2`, second + `:2,"status":{"a":1}`} {
+			if o, err := decodeObject(&Format{}, podResource(), `{"metadata":{"name":"a"},`+members+`}`); err == nil {
+				t.Errorf("decoded: %s", o.JSON())
+			}
+		}
+	}
+}
+
 // FuzzObject: a kept object has the values that encoding/json reads, less the dropped ones.
 func FuzzObject(f *testing.F) {
 	data, err := os.ReadFile("testdata/pod.json")
@@ -102,6 +137,9 @@ func FuzzObject(f *testing.F) {
 			return
 		}
 		must.Succeed(t, rawjson.Check(string(o.JSON())))
+		if whole, err := decodeObject(&Format{}, podResource(), text); err == nil && whole.Member("status") != rawjson.Member(string(whole.JSON()), "status") {
+			t.Fatalf("another status: %s", whole.Member("status"))
+		}
 		want, ok := decodeJSON(t, text).(map[string]any)
 		if !ok {
 			t.Fatal("not an object")

@@ -36,6 +36,7 @@ onDelta((d: Delta): Result => {
   data.key("header").text(answer.value.path("headers.x-answer").text());
   data.key("list").int(nodes.length).key("none").bool(get("nodes", "", "n9").isAbsent);
   data.key("one").text(name(get("nodes", "", "n1")));
+  data.key("path").value(d.path("metadata.name"));
   data.key("pods").open("[");
   for (let i = 0; i < pods.length; i++) data.text(name(pods[i]));
   data.close("]").key("seen").text(kept.text).key("status").value(answer.value.get("status"));

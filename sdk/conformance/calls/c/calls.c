@@ -68,6 +68,7 @@ static int handle(const dr_delta *d, dr_out *out) {
 	dr_key(data, "list"), dr_number(data, length(nodes));
 	dr_key(data, "none"), dr_bool(data, dr_lookup_one(DR("nodes"), DR(""), DR("n9"), &none) == DR_NOTFOUND);
 	dr_key(data, "one"), dr_string(data, name(one));
+	dr_key(data, "path"), dr_raw(data, dr_field(d, "metadata.name"));
 	dr_key(data, "pods"), dr_open(data, '[');
 	for (dr_iter it = dr_each(pods); dr_next(&it);) dr_string(data, name(it.value));
 	dr_close(data, ']');

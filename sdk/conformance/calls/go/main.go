@@ -60,7 +60,7 @@ func calls(d deltarouter.Delta, url string) ([]deltarouter.Event, error) {
 	}
 	return []deltarouter.Event{{Data: map[string]any{
 		"bytes": len(answer.Body), "count": count, "denied": errors.Is(denied, deltarouter.ErrDenied), "header": answer.Headers["x-answer"],
-		"list": len(all), "none": none == nil, "one": name(one), "pods": []string{name(objects[0]), name(objects[1])},
+		"list": len(all), "none": none == nil, "one": name(one), "path": d.Path("metadata.name"), "pods": []string{name(objects[0]), name(objects[1])},
 		"seen": string(seen), "status": answer.Status,
 	}}}, nil
 }

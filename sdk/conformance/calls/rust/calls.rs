@@ -37,6 +37,7 @@ fn calls(d: &Delta, url: &str) -> Verdict {
         o.key("bytes").int(answer.body.len() as i64).key("count").int(count as i64).key("denied").bool(denied);
         o.key("header").string(header).key("list").int(nodes.len() as i64).key("none").bool(none.is_none());
         o.key("one").string(&name(&one));
+        o.key("path").raw(d.path("metadata.name").raw());
         o.key("pods").array(|a| {
             for pod in &pods {
                 a.string(&name(pod));

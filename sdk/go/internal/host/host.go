@@ -17,6 +17,7 @@ type Functions struct {
 	Emit     func(delta uint32, event []byte) int32
 	HTTP     func(request, buf []byte) int32
 	Random   func(buf []byte) int32
+	Field    func(delta, which uint32, path string) int64
 }
 
 // router contains the functions that a test has set.
@@ -77,6 +78,15 @@ func HTTP(request, buf []byte) int32 {
 		return denied
 	}
 	return router.HTTP(request, buf)
+}
+
+// Field finds a field of an object of the batch. Any result below 0 but [NotFound] leaves the search
+// to the caller.
+func Field(delta, which uint32, path string) int64 {
+	if router.Field == nil {
+		return denied
+	}
+	return router.Field(delta, which, path)
 }
 
 // Random fills buf with random bytes.

@@ -29,6 +29,9 @@ func hostHTTP(request unsafe.Pointer, size uint32, buf unsafe.Pointer, limit uin
 //go:wasmimport rtr_v1 random
 func hostRandom(buf unsafe.Pointer, size uint32) int32
 
+//go:wasmimport rtr_v1 field
+func hostField(delta, which uint32, path unsafe.Pointer, pathSize uint32) int64
+
 func text(s string) (unsafe.Pointer, uint32) {
 	return unsafe.Pointer(unsafe.StringData(s)), uint32(len(s))
 }
@@ -81,6 +84,12 @@ func HTTP(request, buf []byte) int32 {
 	r, rn := data(request)
 	b, bn := data(buf)
 	return hostHTTP(r, rn, b, bn)
+}
+
+// Field finds a field of an object of the batch.
+func Field(delta, which uint32, path string) int64 {
+	p, n := text(path)
+	return hostField(delta, which, p, n)
 }
 
 // Random fills buf with random bytes.

@@ -87,7 +87,7 @@ func echo(d deltarouter.Delta) []deltarouter.Event {
 		"object": json.RawMessage(d.Object), "oldObject": string(d.OldObject),
 		"initial": d.Initial, "stale": d.Stale, "redelivered": d.Redelivered, "seen": d.Seen,
 		"since": d.Since, "late": d.Late, "repeat": d.Repeat, "suppressed": d.Suppressed, "event": made(d.Event),
-		"traceParent": d.TraceParent,
+		"traceParent": d.TraceParent, "with": string(d.With),
 	}}}
 }
 

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	wholeModule = "guests/testdata/scan"
+	wholeFilter = `object.status.phase == "Running" && object.metadata.labels.team == "payments"`
+)
+
+// wholeTask is work for whole processes: the configuration of the router, and the same for a
+// hand-written program.
+type wholeTask struct {
+	name   string
+	router workload
+	hand   handTask
+}
+
+func wholeTasks(module string) []wholeTask {
+	const (
+		ingested  = `deltarouter_source_deltas_total{op="updated"`
+		delivered = `deltarouter_route_deltas_total{result="delivered"`
+		dropped   = `deltarouter_route_deltas_total{result="dropped"` // by a handler that makes no event
+		route     = "routes: [{name: r, from: pods, to: none, overflow: block, %s}]\n"
+	)
+	filter := fmt.Sprintf("ops: updated, filter: %q", wholeFilter)
+	handlers := fmt.Sprintf("handlers: {scan: {wasm: {module: %q}}}\n", module)
+	return []wholeTask{
+		{"ingest, one index", workload{"ingest", fmt.Sprintf(route, "ops: deleted"), ingested}, handTask{}},
+		{"and a route that discards", workload{"discard", fmt.Sprintf(route, "ops: updated"), delivered}, handTask{}},
+		{"and a filter that passes", workload{"filter", fmt.Sprintf(route, filter), delivered}, handTask{Filter: wholeFilter}},
+		{
+			"and a bounded Go guest",
+			workload{"guest", handlers + fmt.Sprintf(route, filter+", handler: scan"), dropped},
+			handTask{Filter: wholeFilter, Module: module},
+		},
+	}
+}
+
+// compareWhole compares the router's binary with hand-written programs around client-go's informers:
+// CPU of the whole process per update, after the first sync. The programs of a task run all the
+// time and take turns; the ratios are of two turns in a row.
+func compareWhole(objects, updates, rounds int) error {
+	dir, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	b := &routers{dir: dir, objects: objects, settings: ", indexes: {byNode: object.spec.nodeName}"}
+	if err := b.build(); err != nil {
+		return err
+	}
+	module, err := buildGuest(wholeModule, dir)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\nwhole processes: %d pods, %d updates a turn, %d rounds\n", objects, updates, rounds)
+	fmt.Printf("%-28s %-26s %14s %10s   %s\n", "", "", "CPU µs/update", "ratio", "ratios of the rounds")
+	for _, task := range wholeTasks(module) {
+		if err := b.compareTask(task, updates, rounds); err != nil {
+			return fmt.Errorf("%s: %w", task.name, err)
+		}
+	}
+	return nil
+}
+
+// compareTask measures the router and the other programs in turns.
+func (b *routers) compareTask(task wholeTask, updates, rounds int) error {
+	var all []*wholeProcess
+	for _, name := range []string{"deltarouter", "dynamic", "typed"} {
+		p, err := b.openWhole(task, name)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		defer p.close()
+		all = append(all, p)
+	}
+	used := make([][]float64, len(all))
+	for round := range rounds + 1 {
+		for i, p := range all {
+			n := updates
+			if round == 0 { // warms up
+				n = updates / 4
+			}
+			each, err := p.turn(n)
+			if err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+			if round > 0 {
+				fmt.Fprintf(os.Stderr, "round %d: %s: %s: %.1f\n", round, task.name, p.name, each)
+				used[i] = append(used[i], each)
+			}
+		}
+	}
+	for i, p := range all {
+		ratios := make([]float64, rounds)
+		for round := range ratios {
+			ratios[round] = used[i][round] / used[0][round]
+		}
+		name := task.name
+		if i > 0 {
+			name = ""
+		}
+		fmt.Printf("%-28s %-26s %14.1f %10.1f   %.1f\n", name, describe(p.name), middle(used[i]), middle(ratios), ratios)
+	}
+	return nil
+}
+
+// wholeProcess is a contender with its own server.
+type wholeProcess struct {
+	*process
+	name string
+	done string // prefix of the metrics whose sum is the number of finished updates
+}
+
+// openWhole starts a contender and waits until it has all objects.
+func (b *routers) openWhole(task wholeTask, name string) (*wholeProcess, error) {
+	if name == "deltarouter" {
+		p, err := b.open(task.router, false)
+		return &wholeProcess{p, name, task.router.done}, err
+	}
+	f, err := startFlood(b.objects)
+	if err != nil {
+		return nil, err
+	}
+	p, err := b.startHand(task.hand, name, f.url)
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	p.server = f
+	if err := p.wait(func() bool { return p.get("/readyz") != "" }); err != nil {
+		p.close()
+		return nil, err
+	}
+	return &wholeProcess{p, name, handDone}, nil
+}
+
+// startHand starts a hand-written program.
+func (b *routers) startHand(task handTask, informer, url string) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(b.dir, informer)
+	if err != nil {
+		return nil, err
+	}
+	if task.Address, err = freeAddress(); err != nil {
+		return nil, err
+	}
+	task.URL, task.Informer = url, informer
+	argument, err := json.Marshal(task)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	p := &process{cmd: exec.Command(self, handRole, string(argument)), url: "http://" + task.Address, dir: dir}
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	return p, p.run()
+}
+
+// turn sends updates, and returns the CPU of the process for each, in µs. It reads the metrics of
+// the process only after the server has written all of them, because each reading costs the router
+// as much as ten updates.
+func (p *wholeProcess) turn(n int) (float64, error) {
+	sent, done := p.server.version.Load()+int64(n), p.metric(p.done)+float64(n)
+	before, err := processCPU(p.cmd.Process.Pid)
+	if err != nil {
+		return 0, err
+	}
+	p.server.send(n)
+	if err := p.wait(func() bool { return p.server.version.Load() >= sent }); err != nil {
+		return 0, err
+	}
+	if err := p.wait(func() bool { return p.metric(p.done) >= done }); err != nil {
+		return 0, err
+	}
+	after, err := processCPU(p.cmd.Process.Pid)
+	if err != nil {
+		return 0, err
+	}
+	if err := p.exact(done); err != nil {
+		return 0, err
+	}
+	return micros(after-before) / float64(n), nil
+}
+
+// exact fails if the process has done something else than the updates.
+func (p *wholeProcess) exact(done float64) error {
+	if got := p.metric(p.done); got != done {
+		return fmt.Errorf("%.0f updates are done, not %.0f", got, done)
+	}
+	for line := range strings.Lines(p.get("/metrics")) {
+		odd := slices.ContainsFunc([]string{"deltarouter_source_relists_total", `result="folded"`, `result="dead_lettered"`, "_failures_total"},
+			func(part string) bool { return strings.Contains(line, part) })
+		if odd && !strings.HasPrefix(line, "#") && !strings.HasSuffix(line, " 0\n") {
+			return fmt.Errorf("unexpected: %s", line)
+		}
+	}
+	return nil
+}
+
+// processCPU returns the user and system time of a process, exactly: /proc has ticks of 10 ms.
+func processCPU(pid int) (time.Duration, error) {
+	const scheduled = 2 // CPUCLOCK_SCHED of Linux: the clock of a process is ^pid << 3 | 2
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &t); err != nil { //nolint:gosec // a pid is small
+		return 0, err
+	}
+	return time.Duration(t.Nano()), nil
+}

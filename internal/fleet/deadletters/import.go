@@ -1,0 +1,128 @@
+package deadletters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltarouter/deltarouter/internal/backoff"
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/fleet"
+)
+
+const (
+	// atOnce is the number of dead letters that are imported in one transaction.
+	atOnce = 100
+	// idle is the wait for further messages of a transaction.
+	idle = 2 * time.Second
+	// keep is the time for which an imported message stays in the stream: the next leader imports
+	// it again if the last transactions of this one did not reach it.
+	keep = 10 * time.Minute
+)
+
+// Import imports the dead letters of workers into store until ctx ends. The leader runs it. The
+// position is part of the state file, so each dead letter is imported once, also by the leader that
+// takes over.
+func Import(ctx context.Context, conn *fleet.Conn, store *checkpoint.Letters, log *slog.Logger) {
+	i := &importer{conn: conn, store: store, log: log}
+	wait := &backoff.Series{Policy: backoff.Policy{Min: time.Second, Max: time.Minute}}
+	for ctx.Err() == nil {
+		err := i.run(ctx, wait.Reset)
+		if ctx.Err() != nil {
+			return
+		}
+		log.Warn("fleet: the dead letters of workers cannot be imported, trying again", "err", err)
+		_ = wait.Wait(ctx, 0) // the error is ctx's
+	}
+}
+
+type importer struct {
+	conn  *fleet.Conn
+	store *checkpoint.Letters
+	log   *slog.Logger
+
+	stream jetstream.Stream
+	mark   uint64    // position at the time marked
+	marked time.Time // zero: there is no mark
+}
+
+// run imports until an error. done is called after each success.
+func (i *importer) run(ctx context.Context, done func()) (err error) {
+	if i.stream, err = i.conn.JS.Stream(ctx, i.conn.Names.DeadLetters()); err != nil {
+		return err
+	}
+	at := i.store.Imported()
+	if created := i.stream.CachedInfo().Created.UnixNano(); at.Stream != created {
+		at = checkpoint.LettersSource{Stream: created} // a new stream has new numbers
+	}
+	decoder, err := newDecoder()
+	if err != nil {
+		return err
+	}
+	defer decoder.close()
+	consumer, err := i.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: at.Seq + 1, InactiveThreshold: time.Minute,
+	})
+	if err != nil {
+		return err
+	}
+	for ctx.Err() == nil {
+		messages, err := consumer.Fetch(atOnce, jetstream.FetchMaxWait(idle))
+		if err != nil {
+			return err
+		}
+		if at, err = i.take(ctx, decoder, messages, at); err != nil {
+			return err
+		}
+		done()
+		i.purge(ctx, at)
+	}
+	return nil
+}
+
+// take imports the messages of one batch and returns the position behind them.
+func (i *importer) take(ctx context.Context, d *decoder, messages jetstream.MessageBatch, at checkpoint.LettersSource) (checkpoint.LettersSource, error) {
+	var letters []checkpoint.Letter
+	before := at
+	for m := range messages.Messages() {
+		meta, err := m.Metadata()
+		if err != nil {
+			return before, err
+		}
+		at.Seq = meta.Sequence.Stream
+		letter, err := d.decode(&nats.Msg{Data: m.Data(), Header: m.Headers()})
+		if err != nil {
+			i.log.Error("fleet: a dead letter of a worker cannot be read and is skipped; the stream keeps it for a while",
+				"stream", i.conn.Names.DeadLetters(), "sequence", at.Seq, "err", err)
+			continue
+		}
+		letters = append(letters, letter)
+	}
+	if err := messages.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) {
+		return before, err
+	}
+	if at == before {
+		return at, nil
+	}
+	if err := i.store.Import(ctx, letters, at); err != nil {
+		return before, fmt.Errorf("state.dir: %w", err)
+	}
+	return at, nil
+}
+
+// purge removes messages that were imported long ago, so that dead letters that were dropped by
+// hand do not stay at the servers.
+func (i *importer) purge(ctx context.Context, at checkpoint.LettersSource) {
+	if !i.marked.IsZero() && time.Since(i.marked) < keep {
+		return
+	}
+	if i.mark > 0 {
+		_ = i.stream.Purge(ctx, jetstream.WithPurgeSequence(i.mark+1)) // else with the next mark
+	}
+	i.mark, i.marked = at.Seq, time.Now()
+}

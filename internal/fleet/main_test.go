@@ -1,0 +1,73 @@
+package fleet_test
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"go.uber.org/goleak"
+
+	"github.com/deltarouter/deltarouter/internal/fleet"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/test/must"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience limits the wait of a test. A successful test does not wait so long.
+const patience = time.Minute
+
+// serve starts a server with JetStream. change may modify its options.
+func serve(t *testing.T, change func(*server.Options)) *server.Server {
+	t.Helper()
+	options := &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 30,
+	}
+	if change != nil {
+		change(options)
+	}
+	s, err := server.NewServer(options)
+	must.Succeed(t, err)
+	s.Start()
+	t.Cleanup(func() { stop(s) })
+	if !s.ReadyForConnections(patience) {
+		t.Fatal("the server does not start")
+	}
+	return s
+}
+
+func stop(s *server.Server) {
+	s.Shutdown()
+	s.WaitForShutdown()
+}
+
+// section returns the section `fleet` of a configuration. nats is the mapping below nats.
+func section(t *testing.T, nats string) *config.Fleet {
+	t.Helper()
+	n, problems := config.ParseNode("test.yaml", fmt.Appendf(nil, "{name: test, replicas: 1, nats: %s}", nats))
+	var f config.Fleet
+	if problems = append(problems, n.Decode(&f)...); len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	return &f
+}
+
+// connect returns a connection with the given mapping below nats.
+func connect(t *testing.T, nats string) *fleet.Conn {
+	t.Helper()
+	c, err := fleet.Connect(t.Context(), section(t, nats), "test", slog.New(slog.DiscardHandler))
+	must.Succeed(t, err)
+	t.Cleanup(func() { must.Report(t, c.Close()) })
+	return c
+}
+
+// probe returns the report about servers that can be reached.
+func probe(t *testing.T, nats string) fleet.Report {
+	t.Helper()
+	found, err := fleet.Probe(t.Context(), section(t, nats), fleet.Member, fleet.Worker)
+	must.Succeed(t, err)
+	return found
+}

@@ -1,0 +1,4 @@
+package oci
+
+// VerifyBundle is verifyBundle.
+var VerifyBundle = verifyBundle

@@ -1,0 +1,5 @@
+//go:build !race
+
+package extism
+
+const raceDetector = false

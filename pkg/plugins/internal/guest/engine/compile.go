@@ -1,0 +1,185 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/deltarouter/deltarouter/internal/fileerr"
+	"github.com/deltarouter/deltarouter/internal/meter"
+	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/host"
+	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
+)
+
+// compilers is the number of functions that are compiled at the same time.
+const compilers = 2
+
+// compile meters and compiles the module, or loads it from the cache, because the compilation of a
+// Go program takes a second or two.
+func (e *Engine) compile(ctx context.Context) error {
+	var err error
+	if e.metered, err = meter.Rewrite(e.Module, meter.Config{Init: math.MaxInt64 / 2, Slice: host.MaxSlice, Stack: e.Protocol.Stack()}); err != nil {
+		return fmt.Errorf("it cannot be compiled: %w", err)
+	}
+	e.Module = nil
+	if e.profiler != nil {
+		e.profiler.functions = e.metered.Functions
+	}
+	if err := e.Protocol.CheckImports(e.Host, e.metered.Imports); err != nil {
+		return err
+	}
+	e.metered.Imports = nil // they keep the module in memory
+	if e.Env.Cache != "" {
+		err := e.compileWith(ctx, codeCache{filepath.Join(e.Env.Cache, "wasm")})
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		e.Env.Log.Debug("compiling once more, without the cache", "err", err)
+	}
+	return e.compileWith(ctx, codeCache{})
+}
+
+func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
+	conf := wazero.NewRuntimeConfig().WithMemoryLimitPages(uint32(uint64(e.Limits.Memory) / limits.PageSize))
+	dir, err := c.open(e.metered.Code)
+	if err != nil {
+		e.Env.Log.Warn("compiled modules cannot be kept, so each start compiles them", "err", fileerr.Explain(err))
+	}
+	if dir != "" {
+		if e.cache, err = wazero.NewCompilationCacheWithDir(dir); err != nil {
+			return err
+		}
+		conf = conf.WithCompilationCache(e.cache)
+	} else if e.Shared != nil {
+		conf = conf.WithCompilationCache(e.Shared)
+	}
+	e.runtime = wazero.NewRuntimeWithConfig(ctx, conf)
+	// before the cache is sealed, because the cache contains this code too
+	if e.pauses, err = host.ProvidePauses(ctx, e.runtime); err == nil {
+		// With workers wazero checks ctx after each function, and package meter limits the size of
+		// a function.
+		e.compiled, err = e.runtime.CompileModule(experimental.WithCompilationWorkers(ctx, compilers), e.metered.Code)
+	}
+	if err != nil {
+		err = errors.Join(fmt.Errorf("it cannot be compiled: %w", err), e.Close(ctx))
+		c.remove(dir)
+		return err
+	}
+	if err := c.seal(dir); err != nil {
+		e.Env.Log.Warn("the compiled module cannot be kept, so the next start compiles it again", "err", fileerr.Explain(err))
+	}
+	return nil
+}
+
+// codeCache is a folder of compiled modules. It contains a folder per module, named by the module's
+// hash, with the file of wazero, and a file with the hash of that. The hash is necessary because
+// the file is machine code, and wazero detects only some damage. The zero codeCache stores nothing.
+type codeCache struct{ dir string }
+
+const (
+	sealFile = "sha256"
+	keepCode = 30 * 24 * time.Hour // entries that were unused for so long are removed
+)
+
+// open returns the folder of a module, or an empty path. The content of the folder is intact.
+func (c codeCache) open(module []byte) (string, error) {
+	if c.dir == "" {
+		return "", nil
+	}
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return "", err
+	}
+	if err := os.Chmod(c.dir, 0o700); err != nil { // its content is executed
+		return "", err
+	}
+	c.prune(time.Now())
+	hash := sha256.Sum256(module)
+	dir := filepath.Join(c.dir, hex.EncodeToString(hash[:16]))
+	sum, err := sumOf(dir)
+	sealed, sealErr := os.ReadFile(filepath.Join(dir, sealFile))
+	if err != nil || sealErr != nil || sum != string(sealed) {
+		c.remove(dir)
+	}
+	return dir, os.MkdirAll(dir, 0o700)
+}
+
+// seal writes the hash of a folder after the module was compiled or loaded.
+func (c codeCache) seal(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	sum, err := sumOf(dir)
+	if err != nil {
+		return err
+	}
+	seal := filepath.Join(dir, sealFile)
+	if err := os.WriteFile(seal, []byte(sum), 0o600); err != nil {
+		return err
+	}
+	now := time.Now()
+	return os.Chtimes(seal, now, now)
+}
+
+func (c codeCache) remove(dir string) {
+	if dir != "" {
+		_ = os.RemoveAll(dir) // if that fails, its hash does not match
+	}
+}
+
+// prune removes modules that were not used for a long time.
+func (c codeCache) prune(now time.Time) {
+	seals, err := filepath.Glob(filepath.Join(c.dir, "*", sealFile))
+	if err != nil {
+		return
+	}
+	for _, seal := range seals {
+		if info, err := os.Stat(seal); err == nil && now.Sub(info.ModTime()) > keepCode {
+			c.remove(filepath.Dir(seal))
+		}
+	}
+}
+
+// sumOf returns the hash of all files in a folder, including their names, without the hash file.
+func sumOf(dir string) (string, error) {
+	var names []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && d.Name() != sealFile {
+			names = append(names, path)
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(names)
+	sum := sha256.New()
+	for _, name := range names {
+		if err := addFile(sum, name); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+func addFile(sum io.Writer, name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	fmt.Fprintf(sum, "%s\n", filepath.Base(name))
+	_, err = io.Copy(sum, f)
+	return err
+}

@@ -1,0 +1,130 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/deltarouter/deltarouter/test/fleet/ledger"
+	"github.com/deltarouter/deltarouter/test/routertest"
+)
+
+// Changes makes random changes to ConfigMaps and records them in a history. Each of its writers has
+// objects of its own, with its label `team`, so that the changes of a team have one order.
+type Changes struct {
+	Maps    dynamic.ResourceInterface
+	History *ledger.History
+	Prefix  string        // of the names of the objects
+	Seed    uint64        // of the choice of changes
+	Writers int           // goroutines
+	Pace    time.Duration // between two changes of a writer
+	Most    int           // changes of a writer at this pace; the later ones are slower; 0: no limit
+
+	mu    sync.Mutex
+	alive map[string]string // uid by name
+	err   error
+}
+
+const (
+	objects = 6  // of a writer
+	slower  = 10 // times, after Changes.Most
+)
+
+// Start makes changes until stop is called, which returns the first error.
+func (c *Changes) Start(ctx context.Context) (stop func() error) {
+	c.alive = map[string]string{}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	for w := range c.Writers {
+		running.Go(func() { c.write(ctx, w) })
+	}
+	return func() error {
+		cancel()
+		running.Wait()
+		return c.err
+	}
+}
+
+func (c *Changes) write(ctx context.Context, writer int) {
+	random := rand.New(rand.NewPCG(c.Seed, uint64(writer)))
+	pace := time.NewTicker(c.Pace)
+	defer pace.Stop()
+	for i := 0; ; i++ {
+		if i == c.Most && i > 0 {
+			pace.Reset(slower * c.Pace)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-pace.C:
+		}
+		// A change that has begun is finished, because the history must have it.
+		err := c.step(context.WithoutCancel(ctx), fmt.Sprintf("%s-%d-%d", c.Prefix, writer, random.IntN(objects)), fmt.Sprintf("team-%d", writer), random.IntN(8))
+		if err != nil {
+			c.mu.Lock()
+			c.err = errors.Join(c.err, fmt.Errorf("the changes ended: %w", err))
+			c.mu.Unlock()
+			return
+		}
+	}
+}
+
+// step creates an object if it does not exist. Else it updates it, or deletes it one time in eight.
+func (c *Changes) step(ctx context.Context, name, team string, dice int) error {
+	c.mu.Lock()
+	uid := c.alive[name]
+	c.mu.Unlock()
+	switch {
+	case uid == "":
+		o, err := c.Maps.Create(ctx, routertest.ConfigMap(name, "0", "team="+team), metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		uid = string(o.GetUID())
+		c.History.Changed(uid, name, team, o.GetResourceVersion())
+	case dice == 0:
+		return c.remove(ctx, name, uid)
+	default:
+		patch := fmt.Appendf(nil, `{"data":{"value":"%d"}}`, c.History.Len())
+		o, err := c.Maps.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if err != nil {
+			return err
+		}
+		c.History.Changed(uid, name, team, o.GetResourceVersion())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.alive[name] = uid
+	return nil
+}
+
+func (c *Changes) remove(ctx context.Context, name, uid string) error {
+	if err := c.Maps.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	c.History.Deleted(uid)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.alive, name)
+	return nil
+}
+
+// Finish deletes the remaining objects, after stop.
+func (c *Changes) Finish(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, uid := range c.alive {
+		if err := c.Maps.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+		c.History.Deleted(uid)
+	}
+	return nil
+}
