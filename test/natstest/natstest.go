@@ -214,7 +214,7 @@ func (c *Cluster) Wait() error {
 	deadline := time.Now().Add(patience)
 	for _, s := range c.Servers {
 		for s.Running() {
-			err := s.ready(client, len(c.Servers) > 1)
+			err := s.ready(client, c.others(s))
 			if err == nil {
 				break
 			}
@@ -230,6 +230,16 @@ func (c *Cluster) Wait() error {
 		}
 	}
 	return nil
+}
+
+// others returns the names of the other running servers.
+func (c *Cluster) others(than *Server) (names []string) {
+	for _, s := range c.Servers {
+		if s != than && s.Running() {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 // Leader waits until a stream has a leader, and returns this server.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/deltarouter/deltarouter/test/child"
@@ -75,9 +76,11 @@ func (s *Server) Log() string {
 	return string(text[max(0, len(text)-logTail):])
 }
 
-// ready returns nil if the server has a leader, in a cluster, and all its streams are up to date.
-func (s *Server) ready(client *http.Client, clustered bool) error {
-	if _, err := get(client, "http://"+s.Monitor()+"/healthz"); err != nil || !clustered {
+// ready returns nil if all streams of the server are up to date and, in a cluster, it has a leader
+// that knows the others. A leader without a server finds no place for the third replica of a new
+// stream.
+func (s *Server) ready(client *http.Client, others []string) error {
+	if _, err := get(client, "http://"+s.Monitor()+"/healthz"); err != nil || len(others) == 0 {
 		return err
 	}
 	body, err := get(client, "http://"+s.Monitor()+"/jsz")
@@ -86,7 +89,8 @@ func (s *Server) ready(client *http.Client, clustered bool) error {
 	}
 	var status struct {
 		Meta struct {
-			Leader string `json:"leader"`
+			Leader   string    `json:"leader"`
+			Replicas []replica `json:"replicas"` // of the leader only
 		} `json:"meta_cluster"`
 	}
 	if err := json.Unmarshal(body, &status); err != nil {
@@ -94,6 +98,26 @@ func (s *Server) ready(client *http.Client, clustered bool) error {
 	}
 	if status.Meta.Leader == "" {
 		return fmt.Errorf("%s knows no leader", s.Name)
+	}
+	if status.Meta.Leader == s.Name {
+		return missing(others, status.Meta.Replicas)
+	}
+	return nil
+}
+
+// replica is another server in the status of the leader.
+type replica struct {
+	Name    string `json:"name"`
+	Current bool   `json:"current"`
+	Offline bool   `json:"offline"`
+}
+
+// missing returns an error if one of the servers is not among the replicas that are up to date.
+func missing(servers []string, all []replica) error {
+	for _, name := range servers {
+		if !slices.Contains(all, replica{Name: name, Current: true}) {
+			return fmt.Errorf("the leader does not know that %s is up to date: %v", name, all)
+		}
 	}
 	return nil
 }

@@ -140,35 +140,39 @@ func TestTwoWorkers(t *testing.T) {
 	}
 }
 
-// counting makes several workers add to pairs of counters: both of a pair in one call. total is the
-// number of successful calls.
-func counting(t *testing.T, workers []plugins.SharedKV, rounds int, keys int) (total *atomic.Int64, wait func()) {
+// counting makes several workers add to pairs of counters: both of a pair in one call. Each of their
+// lanes makes calls as long as more returns true for the number of its calls. total is the number of
+// successful calls.
+func counting(t *testing.T, workers []plugins.SharedKV, keys int, more func(calls int) bool) (total *atomic.Int64, wait func()) {
 	t.Helper()
 	total = &atomic.Int64{}
 	var all sync.WaitGroup
-	deadline := time.Now().Add(patience)
 	for i, store := range workers {
 		for lane := range 4 {
 			all.Go(func() {
 				o := kv.NewOverlay(store, timer.Real(), limit)
-				for n := range rounds {
-					key := strconv.Itoa((i + lane + n) % keys)
-					for {
-						err := count(o, key)
-						if err == nil {
-							total.Add(1)
-							break
-						}
-						if plugins.ClassOf(err) != plugins.Postponed || time.Now().After(deadline) {
-							t.Error(err)
-							return
-						}
+				for n := 0; more(n); n++ {
+					if err := persist(o, strconv.Itoa((i+lane+n)%keys)); err != nil {
+						t.Error(err)
+						return
 					}
+					total.Add(1)
 				}
 			})
 		}
 	}
 	return total, all.Wait
+}
+
+// persist repeats a call as long as its commit is postponed.
+func persist(o *kv.Overlay, key string) error {
+	deadline := time.Now().Add(patience)
+	for {
+		err := count(o, key)
+		if err == nil || plugins.ClassOf(err) != plugins.Postponed || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 func count(o *kv.Overlay, key string) error {
@@ -205,7 +209,7 @@ func TestContention(t *testing.T) {
 	for range 3 {
 		stores = append(stores, open(t, worker(t, c.URLs(), 1), "h"))
 	}
-	total, wait := counting(t, stores, 25, keys)
+	total, wait := counting(t, stores, keys, func(calls int) bool { return calls < 25 })
 	wait()
 	fresh := open(t, worker(t, c.URLs(), 1), "h")
 	if a, b := sums(fresh, keys); a != total.Load() || b != total.Load() {
@@ -227,7 +231,8 @@ func TestServersDie(t *testing.T) {
 		return open(t, v, "h")
 	}
 	stores := []plugins.SharedKV{joined(), joined(), joined()}
-	total, wait := counting(t, stores, 60, keys)
+	var ended atomic.Bool
+	total, wait := counting(t, stores, keys, func(int) bool { return !ended.Load() && !t.Failed() })
 	for round := range 3 {
 		before := total.Load()
 		for late := time.Now().Add(patience); total.Load() < before+30 && time.Now().Before(late); {
@@ -244,6 +249,7 @@ func TestServersDie(t *testing.T) {
 		}
 		c.WaitReady(t)
 	}
+	ended.Store(true)
 	wait()
 	fresh := joined()
 	if a, b := sums(fresh, keys); a != b || a < total.Load() {
