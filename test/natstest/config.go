@@ -3,8 +3,6 @@ package natstest
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,30 +58,6 @@ func permissions(u User) string {
 		return "[" + strings.Join(quoted, ", ") + "]"
 	}
 	return fmt.Sprintf(", permissions: {publish: %s, subscribe: %s}", list(u.Publish), list(u.Subscribe))
-}
-
-// freePorts returns unused ports. They are below those that the kernel gives to outgoing
-// connections, so that a server finds its port free when it is restarted.
-func freePorts(n int) ([]int, error) {
-	const low, high, attempts = 10_000, 32_000, 1000
-	var ports []int
-	taken := map[int]bool{}
-	for range attempts {
-		port := low + rand.IntN(high-low)
-		if taken[port] {
-			continue
-		}
-		taken[port] = true
-		listener, err := net.Listen("tcp", address(port))
-		if err != nil {
-			continue
-		}
-		_ = listener.Close()
-		if ports = append(ports, port); len(ports) == n {
-			return ports, nil
-		}
-	}
-	return nil, errors.New("no free ports")
 }
 
 // binary builds a version of nats-server, or the one in go.mod if it is empty, unless that was done

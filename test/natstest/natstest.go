@@ -52,6 +52,7 @@ type Cluster struct {
 	Servers []*Server
 
 	config Config
+	ports  *ports
 }
 
 // Start starts servers and waits until they are ready. They end with the test, which shows the ends
@@ -78,12 +79,11 @@ func Launch(dir string, cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{config: cfg}
-	ports, err := freePorts(3 * max(cfg.Servers, 1))
-	if err != nil {
+	if c.ports, err = reserve(3 * max(cfg.Servers, 1)); err != nil {
 		return nil, err
 	}
 	for i := range max(cfg.Servers, 1) {
-		s := &Server{Name: "s" + strconv.Itoa(i), bin: bin, dir: filepath.Join(dir, "s"+strconv.Itoa(i)), ports: ports[3*i : 3*i+3]}
+		s := &Server{Name: "s" + strconv.Itoa(i), bin: bin, dir: filepath.Join(dir, "s"+strconv.Itoa(i)), ports: c.ports.numbers[3*i : 3*i+3]}
 		c.Servers = append(c.Servers, s)
 	}
 	for _, s := range c.Servers {
@@ -142,6 +142,7 @@ func (c *Cluster) Close() {
 	for _, s := range c.Servers {
 		s.Kill()
 	}
+	c.ports.release()
 }
 
 // Logs returns the ends of the servers' logs.
