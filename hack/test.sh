@@ -39,7 +39,7 @@ for module in "$@"; do
 		# test/chaos waits for processes to start and end: the default of ten minutes is too short
 		# on a busy machine.
 		go test $race -shuffle=on -timeout 30m ./... || failed="$failed $module"
-		[ -z "$race" ] || CGO_ENABLED=0 go test -trimpath -shuffle=on -timeout 30m ./internal/expr ./pkg/filters ./pkg/index ./pkg/plugins/extism ./pkg/plugins/stdio ./pkg/plugins/wasm ./test/sim || failed="$failed $module"
+		[ -z "$race" ] || CGO_ENABLED=0 go test -trimpath -shuffle=on -timeout 30m ./internal/expr ./pkg/filters ./pkg/index ./pkg/plugins/extism ./pkg/plugins/stdio ./pkg/plugins/wasm ./test/budgets ./test/sim || failed="$failed $module"
 		;;
 	*) (cd "$module" && go test $race -shuffle=on -timeout 30m ./...) || failed="$failed $module" ;;
 	esac

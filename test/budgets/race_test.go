@@ -1,0 +1,5 @@
+//go:build race
+
+package budgets_test
+
+const raceDetector = true
