@@ -34,27 +34,49 @@ func (s *intentShelves) none() bool {
 	return first == nil
 }
 
-func (tx *writing) addIntent(s intentShelves, o *event.Object) error {
-	id := Identity{o.Key(), o.UID()}
-	key := intentKey(id)
-	if o.ResourceVersion() != "" && !secret(o) {
+// newIntent is an object and the number of its intent.
+type newIntent struct {
+	*event.Object
+
+	number uint64 // 0: the intent is written already, with an earlier state
+}
+
+func (n newIntent) key() []byte { return intentKey(Identity{n.Key(), n.UID()}) }
+
+// numbered gives the intents their numbers.
+func (tx *writing) numbered(s intentShelves, objects []*event.Object) ([]newIntent, error) {
+	all, seen := make([]newIntent, len(objects)), make(map[Identity]bool, len(objects))
+	for i, o := range objects {
+		all[i].Object = o
+		id := Identity{o.Key(), o.UID()}
+		if seen[id] || s.intents.Get(intentKey(id)) != nil {
+			continue // a later state of the same object
+		}
+		seen[id] = true
+		number, err := s.order.NextSequence()
+		if err != nil {
+			return nil, err
+		}
+		tx.redo.Sequence(s.order.place, number)
+		all[i].number = number
+	}
+	return all, nil
+}
+
+func (tx *writing) addIntent(s intentShelves, key []byte, o newIntent) error {
+	if o.ResourceVersion() != "" && !secret(o.Object) {
 		if err := tx.put(s.states, key, o.JSON()); err != nil {
 			return err
 		}
 	}
-	if s.intents.Get(key) != nil {
-		return nil // a later state of the same object
+	if o.number == 0 {
+		return nil
 	}
-	if err := tx.put(s.intents, key, id.payload()); err != nil {
+	if err := tx.put(s.intents, key, Identity{o.Key(), o.UID()}.payload()); err != nil {
 		return err
 	}
-	number, err := s.order.NextSequence()
-	if err != nil {
-		return err
-	}
-	tx.redo.Sequence(s.order.place, number)
 	var f fields
-	f.uint(number)
+	f.uint(o.number)
 	return tx.put(s.order, key, f)
 }
 
@@ -95,8 +117,12 @@ func (tx *writing) intents(watch string, objects []*event.Object) error {
 	if err != nil {
 		return err
 	}
-	for _, o := range objects {
-		if err := tx.addIntent(s, o); err != nil {
+	all, err := tx.numbered(s, objects)
+	if err != nil {
+		return err
+	}
+	for key, o := range byKey(all, newIntent.key) {
+		if err := tx.addIntent(s, key, o); err != nil {
 			return err
 		}
 	}

@@ -36,12 +36,11 @@ func (tx *writing) memory(c *MemoryCut) error {
 			return err
 		}
 	}
-	for i := range c.Put {
-		v := &c.Put[i]
+	for key, v := range byKey(c.Put, func(v Value) []byte { return bounded(v.Key) }) {
 		if v.Key == "" {
 			return fmt.Errorf("handler %q: a value without a key", c.Handler)
 		}
-		if err := tx.put(values, bounded(v.Key), v.payload()); err != nil {
+		if err := tx.put(values, key, v.payload()); err != nil {
 			return err
 		}
 	}

@@ -60,12 +60,11 @@ func (tx *writing) rules(name string, records []RuleRecord) error {
 	if err != nil {
 		return err
 	}
-	for i := range records {
-		r := &records[i]
+	for key, r := range byKey(records, RuleRecord.place) {
 		if r.Value == nil {
-			err = tx.remove(s, r.place())
+			err = tx.remove(s, key)
 		} else {
-			err = tx.put(s, r.place(), r.payload())
+			err = tx.put(s, key, r.payload())
 		}
 		if err != nil {
 			return err
@@ -75,9 +74,9 @@ func (tx *writing) rules(name string, records []RuleRecord) error {
 }
 
 // place returns the key under which the record is stored.
-func (r *RuleRecord) place() []byte { return append([]byte{r.Kind}, bounded(string(r.Key))...) }
+func (r RuleRecord) place() []byte { return append([]byte{r.Kind}, bounded(string(r.Key))...) }
 
-func (r *RuleRecord) payload() []byte {
+func (r RuleRecord) payload() []byte {
 	f := fields{r.Kind}
 	f.bytes(r.Key)
 	f.bytes(r.Value)
