@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,10 +40,10 @@ type reader struct {
 	cancel context.CancelFunc
 	done   <-chan struct{}
 	closed func() // called when the reader has ended
-	// initial: the stream starts with the existing objects, and a bookmark ends them. lagging fires
-	// if neither arrives.
+	// initial: the stream starts with the existing objects, and a bookmark ends them. lag fires if
+	// neither arrives.
 	initial bool
-	lagging *time.Timer
+	lag     lag
 	began   time.Time
 	version string // the resourceVersion that the Reflector has, until the first event
 	sent    bool   // an event was sent
@@ -67,7 +68,8 @@ func newReader(cfg *Config, q *quirks, s *stream) *reader {
 	}
 	r.events = wire.NewFrames(cfg.Target.Format, cfg.Target.Resource(), wire.NewStream(s.body, r.heard))
 	if r.initial {
-		r.lagging = time.AfterFunc(cfg.BookmarkWait, r.refuse)
+		r.lag.begin(cfg.BookmarkWait, r.refuse)
+		r.events.Ahead()
 	}
 	if s.resumed {
 		r.out <- initialEventsEnd(s.opts.ResourceVersion)
@@ -90,8 +92,37 @@ func (r *reader) ResultChan() <-chan watch.Event { return r.out }
 
 func (r *reader) heard() {
 	r.cfg.Health.Heard()
-	if r.lagging != nil {
-		r.lagging.Reset(r.cfg.BookmarkWait)
+	r.lag.again()
+}
+
+// lag calls a function once a stream has been silent for a time. It is safe for concurrent use.
+type lag struct {
+	mu    sync.Mutex
+	timer *time.Timer // nil: ended
+	wait  time.Duration
+}
+
+func (l *lag) begin(wait time.Duration, then func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer, l.wait = time.AfterFunc(wait, then), wait
+}
+
+// again begins the time anew, until end.
+func (l *lag) again() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil {
+		l.timer.Reset(l.wait)
+	}
+}
+
+func (l *lag) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timer != nil {
+		l.timer.Stop()
+		l.timer = nil
 	}
 }
 
@@ -104,6 +135,7 @@ func (r *reader) refuse() {
 
 func (r *reader) run() {
 	defer r.closed()
+	defer r.events.Close()
 	defer r.cancel()
 	defer close(r.out)
 	for {
@@ -152,8 +184,8 @@ func (r *reader) begin(e *watch.Event) (version string) {
 	case *metav1.PartialObjectMetadata:
 		if o.Annotations != nil {
 			r.initial = false
-			r.lagging.Stop()
-			r.lagging = nil
+			r.lag.end()
+			r.events.Calm()
 			return o.ResourceVersion
 		}
 	}
@@ -236,9 +268,7 @@ func (r *reader) ended(err error) {
 		return
 	default:
 	}
-	if r.lagging != nil {
-		r.lagging.Stop()
-	}
+	r.lag.end()
 	if r.initial && r.quirks.noInitialEvents.Load() {
 		r.cfg.Log.Warn("the API server does not stream initial events; listing instead", "watch", r.cfg.Name)
 		r.send(watch.Event{Type: watch.Error, Object: &metav1.Status{

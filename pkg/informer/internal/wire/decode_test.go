@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -179,7 +182,7 @@ func decodeJSON(t *testing.T, text string) (v any) {
 	return v
 }
 
-func readList(text string, whole bool) (list runtime.Object, bad []string, err error) {
+func readList(text string, whole, ahead bool) (list runtime.Object, bad []string, err error) {
 	body := iotest.OneByteReader(strings.NewReader(text))
 	if whole {
 		body = strings.NewReader(text)
@@ -188,7 +191,11 @@ func readList(text string, whole bool) (list runtime.Object, bad []string, err e
 		bad = append(bad, e.Error())
 		return e.Placeholder(podResource())
 	}
-	l, err := NewListing(podFormat(), podResource(), NewStream(body, func() {}), leftOut).Read()
+	listing := NewListing(podFormat(), podResource(), NewStream(body, func() {}), leftOut)
+	if ahead {
+		listing.long = 1
+	}
+	l, err := listing.Read()
 	if err != nil {
 		return nil, bad, err
 	}
@@ -202,8 +209,8 @@ func TestList(t *testing.T) {
 		`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"9","continue":"c","remainingItemCount":5},"items":` + items + `}`,
 		` { "items" : ` + items + ` , "metadata" : {"resourceVersion":"9","continue":"c","remainingItemCount":5}, "x":[1,{}], "y":1.5 } `,
 	} {
-		for _, whole := range []bool{true, false} {
-			list, bad, err := readList(text, whole)
+		for how := range 4 {
+			list, bad, err := readList(text, how&1 == 0, how&2 == 0)
 			must.Succeed(t, err)
 			m, err := meta.ListAccessor(list)
 			if err != nil || m.GetResourceVersion() != "9" || m.GetContinue() != "c" || *m.GetRemainingItemCount() != 5 {
@@ -231,23 +238,25 @@ func TestBadLists(t *testing.T) {
 		``, `{`, `[]`, `{"items":[`, `{"items":[{}`, `{"items":[{"metadata":{"name":"a"}}]`, `{"kind":"Status"}`, `{"items":[}]}`,
 		`{"items":[] "x":1}`, `<html>`, `{"items":[],"metadata":1}`, `{"items" []}`, `{"items":[{"metadata":{"name":"a"}} {}]}`,
 	} {
-		if _, _, err := readList(text, true); err == nil {
-			t.Errorf("%s: no error", text)
+		for _, ahead := range []bool{true, false} {
+			if _, _, err := readList(text, true, ahead); err == nil {
+				t.Errorf("%s: no error", text)
+			}
 		}
 	}
-	if list, _, err := readList(`{"items":null,"metadata":{"resourceVersion":"1"}}`, false); err != nil || meta.LenList(list) != 0 {
+	if list, _, err := readList(`{"items":null,"metadata":{"resourceVersion":"1"}}`, false, false); err != nil || meta.LenList(list) != 0 {
 		t.Error(err)
 	}
 }
 
-// FuzzList: the result does not depend on the sizes of the reads, and its items are those that
+// FuzzList: the result does not depend on the sizes of the reads nor on the cores, and its items are those that
 // encoding/json finds.
 func FuzzList(f *testing.F) {
 	f.Add(`{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a","resourceVersion":"1"}},{"metadata":{"name":"b"},"x":"\u0041"}]}`)
 	f.Add(`{"items":[],"metadata":{}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		list, bad, err := readList(text, true)
-		again, badAgain, errAgain := readList(text, false)
+		list, bad, err := readList(text, true, false)
+		again, badAgain, errAgain := readList(text, false, true)
 		if (err == nil) != (errAgain == nil) || len(bad) != len(badAgain) || err == nil && meta.LenList(list) != meta.LenList(again) {
 			t.Fatalf("whole: %v, %q\nin pieces: %v, %q", err, bad, errAgain, badAgain)
 		}
@@ -291,13 +300,57 @@ func BenchmarkDecode(b *testing.B) {
 	}
 }
 
+// BenchmarkParts decodes pods of 5 KB that arrive in parts of 2 KB, as an API server sends them, in
+// one goroutine and on all cores. cpu compares with the CPU for pods that arrive at once.
+func BenchmarkParts(b *testing.B) {
+	data, err := os.ReadFile("testdata/pod.json")
+	must.Succeed(b, err)
+	frame := append(append([]byte(`{"type":"ADDED","object":`), bytes.TrimSpace(data)...), "}\n"...)
+	read := func(body io.Reader, ahead bool) (used time.Duration) {
+		f := NewFrames(podFormat(), podResource(), NewStream(body, func() {}))
+		if ahead {
+			f.Ahead()
+			defer f.Close()
+		}
+		before := cpu(b)
+		for range 10_000 {
+			if _, err := f.Next(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		return cpu(b) - before
+	}
+	for name, ahead := range map[string]bool{"one goroutine": false, "all cores": true} {
+		b.Run(name, func(b *testing.B) {
+			var whole, parts time.Duration
+			for b.Loop() {
+				whole += read(&endless{text: frame}, false)
+				parts += read(&endless{text: frame, most: 2 << 10}, ahead)
+			}
+			b.ReportMetric(float64(parts)/float64(whole), "cpu")
+			b.ReportMetric(float64(parts.Microseconds())/10_000/float64(b.N), "cpu-µs/pod")
+		})
+	}
+}
+
+func cpu(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	must.Succeed(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
 // endless repeats a text.
 type endless struct {
 	text []byte
 	at   int
+	most int // bytes of one read; 0: no limit
 }
 
 func (e *endless) Read(p []byte) (n int, err error) {
+	if e.most > 0 {
+		p = p[:min(len(p), e.most)]
+	}
 	for n < len(p) {
 		k := copy(p[n:], e.text[e.at:])
 		n, e.at = n+k, (e.at+k)%len(e.text)

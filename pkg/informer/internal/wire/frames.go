@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -17,12 +18,15 @@ import (
 // other, keys in any order, with or without newlines between or within them.
 type Frames struct {
 	in      *Stream
+	format  *Format
 	objects *Decoder
+	lines   bool   // an event ended with a newline
+	ahead   *ahead // nil: the events are decoded when they are asked for
 }
 
 // NewFrames returns a decoder of the events in the stream in.
 func NewFrames(format *Format, resource *event.Resource, in *Stream) *Frames {
-	f := &Frames{in: in, objects: NewDecoder(format, resource, "object")}
+	f := &Frames{in: in, format: format, objects: NewDecoder(format, resource, "object")}
 	f.objects.finder.Find(idType, "type")
 	f.objects.finder.Find(idObject, "object")
 	return f
@@ -40,14 +44,60 @@ func (f *Frames) Next() (watch.Event, error) {
 	}
 }
 
+// Ahead makes f read and decode initial events on all cores before they are asked for, until Calm.
+// It is called before Next. A single event would be held back for the next ones, so Calm is called
+// at the bookmark that ends the initial events; from there on no event waits.
+func (f *Frames) Ahead() {
+	if severalCores() {
+		f.ahead = inAhead(f.in, lineSplitter(), func() func(*block) { return NewFrames(f.format, f.objects.resource, nil).block })
+	}
+}
+
+// Calm ends the effect of Ahead for the events that were not read yet.
+func (f *Frames) Calm() {
+	if f.ahead != nil {
+		f.ahead.halt()
+	}
+}
+
+// Close waits for all goroutines. The body was closed before, so that no read waits.
+func (f *Frames) Close() {
+	if f.ahead != nil {
+		f.ahead.close()
+	}
+}
+
+// block decodes a block of whole events.
+func (f *Frames) block(b *block) {
+	text := view(b.text)
+	for b.left = skipSpace(text, 0); b.left < len(text); b.left = skipSpace(text, b.left) {
+		e, n, err := f.decode(text[b.left:])
+		if n == 0 {
+			if n = extentOf(b.text[b.left:]); n == 0 {
+				return
+			}
+			e, err = f.decodeWhole(text[b.left : b.left+n])
+		}
+		b.results = append(b.results, result{e, err})
+		b.left += n
+	}
+}
+
 func (f *Frames) next() (watch.Event, error) {
+	if f.ahead != nil && !f.ahead.over {
+		if r, ok := f.ahead.next(); ok {
+			return r.event, r.err
+		}
+		f.in = f.ahead.rest()
+	}
 	if _, err := f.in.peek(); err != nil {
 		return watch.Event{}, err
 	}
 	// The API server ends each event with a newline. If the text up to there is an event, decoding
 	// is done; otherwise, for whatever reason, the slow path finds the extent of the event.
-	if line, ok := f.in.line(); ok {
+	if line, ok := f.line(); ok {
 		if e, n, err := f.decode(line); n > 0 {
+			f.lines = true
 			f.in.advance(n)
 			return e, err
 		}
@@ -62,12 +112,28 @@ func (f *Frames) next() (watch.Event, error) {
 	if err != nil {
 		return watch.Event{}, err
 	}
+	e, err := f.decodeWhole(text)
+	f.in.advance(len(text))
+	f.lines = f.lines || strings.HasPrefix(f.in.unread(), "\n")
+	return e, err
+}
+
+// decodeWhole decodes a text that is one whole value.
+func (f *Frames) decodeWhole(text string) (watch.Event, error) {
 	e, n, err := f.decode(text)
 	if n == 0 {
-		e, err = f.broken(text, err)
+		return f.broken(text, err)
 	}
-	f.in.advance(len(text))
 	return e, err
+}
+
+// line returns the next line. It waits for the rest of it if there were lines before: a search for
+// the end of the event in each part of it costs more than all the rest.
+func (f *Frames) line() (string, bool) {
+	if f.lines {
+		return f.in.wholeLine()
+	}
+	return f.in.line()
 }
 
 // decode decodes the event at the start of the text. n is its length, 0 if the text is no JSON or

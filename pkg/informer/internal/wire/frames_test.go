@@ -27,12 +27,20 @@ func podResource() *event.Resource {
 	return &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Cluster: "test", Kind: "Pod"}
 }
 
-// readFrames returns one line per event of a watch response, and the error that ended it.
-func readFrames(body io.Reader, size int) (lines []string, end error) {
+// readFrames returns one line per event of a watch response, and the error that ended it. With ahead
+// the events are decoded on all cores until there were that many of them.
+func readFrames(body io.Reader, size, ahead int) (lines []string, end error) {
 	in := NewStream(body, func() {})
 	in.max = size
 	f := NewFrames(podFormat(), podResource(), in)
+	if ahead > 0 {
+		f.Ahead()
+		defer f.Close()
+	}
 	for {
+		if len(lines) == ahead {
+			f.Calm()
+		}
 		e, err := f.Next()
 		var bad *ObjectError
 		switch {
@@ -102,15 +110,17 @@ func TestFrames(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			for how, body := range map[string]io.Reader{
-				"at once":     strings.NewReader(test.body),
-				"one by one":  iotest.OneByteReader(strings.NewReader(test.body)),
-				"with EOF":    iotest.DataErrReader(strings.NewReader(test.body)),
-				"in 7 pieces": &pieces{text: test.body, size: len(test.body)/7 + 1},
+			for how, body := range map[string]func() io.Reader{
+				"at once":     func() io.Reader { return strings.NewReader(test.body) },
+				"one by one":  func() io.Reader { return iotest.OneByteReader(strings.NewReader(test.body)) },
+				"with EOF":    func() io.Reader { return iotest.DataErrReader(strings.NewReader(test.body)) },
+				"in 7 pieces": func() io.Reader { return &pieces{text: test.body, size: len(test.body)/7 + 1} },
 			} {
-				got, end := readFrames(body, MaxObject)
-				if !reflect.DeepEqual(got, test.want) || !errors.Is(end, test.end) {
-					t.Errorf("%s: got %.300q\nand %v, want %.300q and %v", how, got, end, test.want, test.end)
+				for ahead := range 3 {
+					got, end := readFrames(body(), MaxObject, ahead)
+					if !reflect.DeepEqual(got, test.want) || !errors.Is(end, test.end) {
+						t.Errorf("%s, %d ahead: got %.300q\nand %v, want %.300q and %v", how, ahead, got, end, test.want, test.end)
+					}
 				}
 			}
 		})
@@ -118,7 +128,7 @@ func TestFrames(t *testing.T) {
 }
 
 func TestFramesIndented(t *testing.T) {
-	got, end := readFrames(strings.NewReader(indent(t, frameA)+"\n"+indent(t, frameB)+indent(t, frameA)), MaxObject)
+	got, end := readFrames(strings.NewReader(indent(t, frameA)+"\n"+indent(t, frameB)+indent(t, frameA)), MaxObject, 1)
 	if len(got) != 3 || !errors.Is(end, io.EOF) {
 		t.Fatal(got, end)
 	}
@@ -135,11 +145,11 @@ func TestTooBig(t *testing.T) {
 	// Guarantee: unreadable-object
 	frame := `{"type":"ADDED","object":{"metadata":{"name":"big","namespace":"n","resourceVersion":"3"},"x":"` + strings.Repeat("x", 300<<10) + `"}}`
 	for _, sep := range []string{"\n", ""} {
-		for _, body := range []io.Reader{
+		for ahead, body := range []io.Reader{
 			strings.NewReader(frameA + sep + frame + sep + frameA),
 			iotest.OneByteReader(strings.NewReader(frameA + sep + frame + sep + frameA)),
 		} {
-			got, end := readFrames(body, 200<<10)
+			got, end := readFrames(body, 200<<10, 2*ahead)
 			if want := []string{textA, "ADDED bad n/big: " + errTooBig.Error(), textA}; !reflect.DeepEqual(got, want) || !errors.Is(end, io.EOF) {
 				t.Errorf("got %q, %v", got, end)
 			}
@@ -162,7 +172,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzFrames: the result does not depend on the sizes of the reads.
+// FuzzFrames: the result does not depend on the sizes of the reads, nor on the cores.
 func FuzzFrames(f *testing.F) {
 	f.Add(frameA+"\n"+frameB+"\n", 3)
 	f.Add(frameA+frameB, 1)
@@ -173,9 +183,9 @@ func FuzzFrames(f *testing.F) {
 		if size < 1 {
 			return
 		}
-		want, wantEnd := readFrames(strings.NewReader(body), MaxObject)
-		got, gotEnd := readFrames(&pieces{body, size}, MaxObject)
-		if !reflect.DeepEqual(got, want) || errors.Is(gotEnd, io.EOF) != errors.Is(wantEnd, io.EOF) {
+		want, wantEnd := readFrames(strings.NewReader(body), MaxObject, 0)
+		got, gotEnd := readFrames(&pieces{body, size}, MaxObject, size%4)
+		if !reflect.DeepEqual(got, want) || errors.Is(gotEnd, io.EOF) != errors.Is(wantEnd, io.EOF) || errors.Is(gotEnd, ErrNotJSON) != errors.Is(wantEnd, ErrNotJSON) {
 			t.Fatalf("in pieces of %d: %q, %v\nat once: %q, %v", size, got, gotEnd, want, wantEnd)
 		}
 		for _, line := range got {

@@ -20,15 +20,17 @@ type Listing struct {
 	Known func(*event.Object) *event.Object
 
 	in      *Stream
+	format  *Format
 	objects *Decoder
 	bad     func(*ObjectError) runtime.Object
 	list    *internalversion.List
+	long    int // see longList
 }
 
 // NewListing returns a decoder of the page in the stream in. bad is called for each item that could
 // not be read, and may return a [Placeholder].
 func NewListing(format *Format, resource *event.Resource, in *Stream, bad func(*ObjectError) runtime.Object) *Listing {
-	return &Listing{in: in, objects: NewDecoder(format, resource), bad: bad, list: &internalversion.List{}}
+	return &Listing{in: in, format: format, objects: NewDecoder(format, resource), bad: bad, list: &internalversion.List{}, long: longList}
 }
 
 // Read returns the page. Its items are *[event.Object] or placeholders.
@@ -64,7 +66,7 @@ func (l *Listing) member(key string) error {
 			return err
 		}
 		l.list.Items = []runtime.Object{}
-		return l.members('[', ']', l.item)
+		return l.items()
 	}
 	text, err := l.in.Text()
 	if err != nil {
@@ -82,12 +84,47 @@ func (l *Listing) member(key string) error {
 	return err
 }
 
+// items reads the items of a list, on all cores if it is long.
+func (l *Listing) items() error {
+	if err := l.expect('['); err != nil {
+		return err
+	}
+	if severalCores() && l.in.fill(l.long) {
+		return l.itemsAhead()
+	}
+	return l.elements(true, ']', l.item)
+}
+
+func (l *Listing) itemsAhead() (err error) {
+	a := inAhead(l.in, itemSplitter(), func() func(*block) { return NewListing(l.format, l.objects.resource, nil, nil).block })
+	defer func() {
+		if err != nil {
+			a.in.close() // the splitter may be reading
+		}
+		a.close()
+	}()
+	for r, ok := a.next(); ok; r, ok = a.next() {
+		l.take(r)
+	}
+	l.in = a.rest()
+	return l.elements(!a.begun, ']', l.item)
+}
+
+// longList is the number of bytes from which on a list is decoded on all cores.
+const longList = bufferSize / 2
+
 // members reads the elements between two brackets, separated by commas.
 func (l *Listing) members(open, closing byte, one func() error) error {
 	if err := l.expect(open); err != nil {
 		return err
 	}
-	for first := true; ; first = false {
+	return l.elements(true, closing, one)
+}
+
+// elements reads the elements up to a closing bracket, separated by commas. first: the next element
+// is the first one.
+func (l *Listing) elements(first bool, closing byte, one func() error) error {
+	for ; ; first = false {
 		c, err := l.in.peek()
 		if err != nil {
 			return err
@@ -135,38 +172,81 @@ func (l *Listing) token() (string, error) {
 
 // item reads one item. The fast path tries whether the buffer holds the whole item.
 func (l *Listing) item() error {
-	text := l.in.unread()
-	end, spans, err := l.objects.finder.Scan(text, 0)
+	r, n, err := l.decode(l.in.unread())
 	if err != nil {
-		text, err = l.in.Text()
+		text, err := l.in.Text()
 		if errors.Is(err, errTooBig) {
-			l.leaveOut(Identify(text, err))
+			l.take(result{err: Identify(text, err)})
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if end, spans, err = l.objects.finder.Scan(text, 0); err != nil {
-			l.leaveOut(Identify(text, err))
-			l.in.advance(len(text))
-			return nil
-		}
+		r, n = l.decodeWhole(text)
 	}
-	if l.objects.outside(text, spans) {
-		l.in.advance(end)
-		return nil
+	l.take(r)
+	l.in.advance(n)
+	return nil
+}
+
+// decode decodes the item at the start of the text. The result is empty if the item is not kept. n
+// is its length. The error says that the text is no JSON or not complete.
+func (l *Listing) decode(text string) (r result, n int, err error) {
+	end, spans, err := l.objects.finder.Scan(text, 0)
+	if err != nil || l.objects.outside(text, spans) {
+		return r, end, err
 	}
 	o, err := l.objects.object(text, 0, end, spans)
 	if err != nil {
-		l.leaveOut(Identify(text[:end], err))
-	} else {
+		return result{err: Identify(text[:end], err)}, end, nil
+	}
+	r.event.Object = o
+	return r, end, nil
+}
+
+// decodeWhole is decode for a text that is one whole item.
+func (l *Listing) decodeWhole(text string) (r result, n int) {
+	r, n, err := l.decode(text)
+	if err != nil {
+		return result{err: Identify(text, err)}, len(text)
+	}
+	return r, n
+}
+
+// block decodes a block of whole items.
+func (l *Listing) block(b *block) {
+	text := view(b.text)
+	for b.left = 0; b.left < len(text); {
+		at := skipSpace(text, b.left)
+		if at < len(text) && text[at] == ',' {
+			at = skipSpace(text, at+1)
+		}
+		r, n, err := l.decode(text[at:])
+		if err != nil {
+			if n = extentOf(b.text[at:]); n == 0 {
+				return
+			}
+			r, n = l.decodeWhole(text[at : at+n])
+		}
+		if r.event.Object != nil || r.err != nil {
+			b.results = append(b.results, r)
+		}
+		b.left = at + n
+	}
+}
+
+// take appends an item to the list.
+func (l *Listing) take(r result) {
+	var bad *ObjectError
+	switch o, ok := r.event.Object.(*event.Object); {
+	case errors.As(r.err, &bad):
+		l.leaveOut(bad)
+	case ok:
 		if l.Known != nil {
 			o = l.Known(o)
 		}
 		l.list.Items = append(l.list.Items, o)
 	}
-	l.in.advance(end)
-	return nil
 }
 
 func (l *Listing) leaveOut(e *ObjectError) {

@@ -31,6 +31,7 @@ type Stream struct {
 	lined      int // buf[start:lined] has no newline
 	ext        extent
 	max        int
+	failed     error // of the body
 }
 
 // NewStream returns a stream over a response body. heard is called after each read that returned
@@ -51,8 +52,18 @@ func (s *Stream) advance(n int) {
 	s.ext = extent{}
 }
 
-// more reads once, and makes room in the buffer if necessary.
+// close ends a read that another goroutine waits for, if the body can be closed.
+func (s *Stream) close() {
+	if body, ok := s.body.(io.Closer); ok {
+		_ = body.Close()
+	}
+}
+
+// more reads once, and makes room in the buffer if necessary. After an error it returns this error.
 func (s *Stream) more() error {
+	if s.failed != nil {
+		return s.failed
+	}
 	if s.end == len(s.buf) || s.start == s.end {
 		s.makeRoom()
 	}
@@ -64,9 +75,20 @@ func (s *Stream) more() error {
 			return nil
 		}
 		if err != nil {
+			s.failed = err
 			return err
 		}
 	}
+}
+
+// fill reads until there are n unread bytes. It returns false if the body ends before.
+func (s *Stream) fill(n int) bool {
+	for s.end-s.start < n {
+		if s.more() != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *Stream) makeRoom() {
@@ -87,18 +109,60 @@ func (s *Stream) makeRoom() {
 // peek returns the next byte that is not white space, without consuming it.
 func (s *Stream) peek() (byte, error) {
 	for {
-		for s.start < s.end {
-			switch c := s.buf[s.start]; c {
-			case ' ', '\t', '\r', '\n':
-				s.advance(1)
-			default:
-				return c, nil
-			}
+		if s.skipSpace(); s.start < s.end {
+			return s.buf[s.start], nil
 		}
 		if err := s.more(); err != nil {
 			return 0, err
 		}
 	}
+}
+
+// wholeLine returns the unread bytes up to the next newline, and reads until there is one. It
+// returns false if there is none although the text may be complete, or too big.
+func (s *Stream) wholeLine() (string, bool) {
+	for {
+		if text, ok := s.line(); ok {
+			return text, true
+		}
+		if !s.incomplete() || s.more() != nil {
+			return "", false
+		}
+	}
+}
+
+// incomplete reports whether the unread bytes are surely only a part of a value. They do not begin
+// with white space.
+func (s *Stream) incomplete() bool {
+	if s.end-s.start > s.max {
+		return false
+	}
+	// The end of the value is looked for only at the ends of objects: the search reads byte by byte.
+	if s.start == s.end || s.buf[s.end-1] != '}' {
+		return true
+	}
+	_, done, err := s.ext.feed(s.buf[s.start+s.ext.read : s.end])
+	if done || err != nil {
+		s.ext = extent{}
+		return false
+	}
+	return true
+}
+
+func skipSpace(text string, i int) int {
+	for i < len(text) && (text[i] == ' ' || text[i] == '\t' || text[i] == '\r' || text[i] == '\n') {
+		i++
+	}
+	return i
+}
+
+// skipSpace consumes white space in the buffer, and reports whether there was some.
+func (s *Stream) skipSpace() bool {
+	n := skipSpace(s.unread(), 0)
+	if n > 0 {
+		s.advance(n)
+	}
+	return n > 0
 }
 
 // line returns the unread bytes up to the next newline, if the buffer has one.
