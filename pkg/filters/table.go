@@ -130,6 +130,12 @@ func add(all []*list, i, born int) []*list {
 	return all
 }
 
+// TakesInitial reports whether an entry may want Initial deltas of a source.
+func (t *Table) TakesInitial(source string) bool {
+	l := t.bySource[source]
+	return l != nil && slices.ContainsFunc(l.initial[:], func(all []*list) bool { return len(all) > 0 })
+}
+
 // Match appends to dst the verdicts about the routes that may want d, in the order of the entries.
 // The caller may reuse dst for the next delta.
 //

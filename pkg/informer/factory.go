@@ -47,6 +47,11 @@ type Config struct {
 	Log        *slog.Logger
 	Downstream Downstream
 
+	// TakesInitial reports whether Downstream looks at the objects of initial deltas of a source. If
+	// not, a watch that keeps only identities keeps no more of them while the first list arrives,
+	// and the deltas have these. nil: it does.
+	TakesInitial func(source string) bool
+
 	// Gate is set if there is a checkpoint; nil: no changes are collected for a checkpoint. It is
 	// called with the [Spec.ID] of a watch and an object, before a delta that a route wants is
 	// committed:

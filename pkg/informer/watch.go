@@ -68,7 +68,7 @@ func (f *Factory) newWatch(spec Spec, store Cache, epoch int, among []*Watch) *W
 	}
 	inquiry := reflector.NewInquiry(reflected)
 	w.applier = apply.New(apply.Config{
-		Watch: w.name, Log: f.cfg.Log, Clock: f.cfg.Clock, Admit: f.admit,
+		Watch: w.name, Log: f.cfg.Log, Clock: f.cfg.Clock, Admit: f.admit, TakesInitial: f.cfg.TakesInitial,
 		IdentityOnly: spec.identityOnly(), Selective: spec.filtered(), Selects: w.selection, Within: within, Late: late,
 		State: w.state, Sources: w.sources, Health: w.health, Plan: w.plan, Relists: w.relists, Inquiry: inquiry,
 	}, epoch)

@@ -3,6 +3,8 @@ package apply
 import (
 	"context"
 	"log/slog"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/timer"
@@ -21,6 +23,8 @@ type Config struct {
 	Log   *slog.Logger
 	Clock timer.Clock
 	Admit Admit
+	// TakesInitial: see informer.Config.
+	TakesInitial func(source string) bool
 	// IdentityOnly: only the identity of an object is kept.
 	IdentityOnly bool
 	// Selective: an object can leave the watch without being deleted, and the API server then
@@ -57,12 +61,14 @@ type Applier struct {
 	// listed: there was a complete list. absent: the resource was confirmed not to exist before
 	// that.
 	listed, absent bool
-	applied        int // the number of changes so far
+	initial        atomic.Bool // neither of them, for Known
+	applied        int         // the number of changes so far
 }
 
 // New returns an Applier of a watch that was added in an epoch of its factory.
 func New(cfg Config, epoch int) *Applier {
 	a := &Applier{cfg: cfg, own: newTurn(), turn: newTurn(), epoch: epoch}
+	a.initial.Store(true)
 	if cfg.Within != nil {
 		a.within = &within{cfg.Within, a, cfg.Late}
 	}
@@ -71,7 +77,10 @@ func New(cfg Config, epoch int) *Applier {
 
 // Restore says that a former run had the watch, and whether it had a complete list. It is called
 // before anything is applied.
-func (a *Applier) Restore(listed bool) { a.listed, a.epoch = listed, -1 }
+func (a *Applier) Restore(listed bool) {
+	a.listed, a.epoch = listed, -1
+	a.initial.Store(!listed)
+}
 
 // Hold holds the watch between two deltas, until release is called. It returns false if ctx is done
 // before.
@@ -80,12 +89,22 @@ func (a *Applier) Hold(ctx context.Context) (release func(), ok bool) {
 }
 
 // Known returns the object of the store if o is equal to it, so that a relist does not keep every
-// object twice.
+// object twice. It reduces an object to its identity if nothing needs the rest, so that a first list
+// does not keep more than the store.
 func (a *Applier) Known(o *event.Object) *event.Object {
-	if old := a.cfg.State.Get(o.Key()); old != nil && o.ResourceVersion() != "" && old.Same(o) && !a.differs(old, o) {
+	old := a.cfg.State.Get(o.Key())
+	switch {
+	case old == nil && a.cfg.IdentityOnly && a.initial.Load() && !a.takesInitial():
+		return wire.IdentityOf(o)
+	case old != nil && o.ResourceVersion() != "" && old.Same(o) && !a.differs(old, o):
 		return old
 	}
 	return o
+}
+
+// takesInitial reports whether the objects of initial deltas are needed.
+func (a *Applier) takesInitial() bool {
+	return a.cfg.TakesInitial == nil || slices.ContainsFunc(a.cfg.Sources.All(), func(s *Source) bool { return a.cfg.TakesInitial(s.Name) })
 }
 
 // Reduced counts and logs an object that is passed on as its identity and labels only.

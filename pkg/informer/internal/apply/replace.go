@@ -56,6 +56,7 @@ func (a *Applier) Replace(ctx context.Context, items []any, version string) {
 	plan.Listed()
 	state.EndReplace(version)
 	a.listed = true
+	a.initial.Store(false)
 	if !complete {
 		a.within.mustList()
 		defer a.cfg.Relists.Ask()
@@ -146,6 +147,9 @@ func (a *Applier) infer(ctx context.Context, op event.Op, old *event.Object) boo
 // intents several objects may have had one name; the result is then sorted by resourceVersion, so
 // that the end of an older object is not emitted after that of a newer one.
 func (a *Applier) missing(items []any) (missing []*event.Object) {
+	if a.cfg.State.Empty() {
+		return nil
+	}
 	listed := make(map[event.Key]string, len(items)) // the uid
 	for _, item := range items {
 		switch o := item.(type) {
@@ -195,6 +199,7 @@ func (a *Applier) Vanish(ctx context.Context) {
 		return
 	}
 	a.absent = true
+	a.initial.Store(false)
 	a.cfg.Plan.MustList()
 	a.cfg.State.Position.SetGone()
 	a.setSynced(false)

@@ -17,7 +17,6 @@ const fullBlock = 32 << 10
 // lineSplitter returns the splitter of a stream of initial events, which each end with a newline. It
 // holds lines back only until there is a bookmark, which ends the initial events.
 func lineSplitter() splitter {
-	bookmark := []byte(`"BOOKMARK"`)
 	looked, whole, ended := 0, 0, false // whole is the length of the complete lines
 	return func(s *Stream) (n, want int) {
 		if whole == 0 && s.skipSpace() {
@@ -30,7 +29,7 @@ func lineSplitter() splitter {
 				looked = len(unread)
 				break
 			}
-			ended = ended || bytes.Contains(unread[whole:looked+i], bookmark)
+			ended = ended || isBookmark(unread[whole:looked+i])
 			looked += i
 			whole = looked
 		}
@@ -43,6 +42,13 @@ func lineSplitter() splitter {
 		}
 		return 0, len(unread) + 1
 	}
+}
+
+// isBookmark reports whether a line may be a bookmark: its type is the first or the last member.
+func isBookmark(line []byte) bool {
+	const near = 64
+	bookmark := []byte(`"BOOKMARK"`)
+	return bytes.Contains(line[:min(near, len(line))], bookmark) || bytes.Contains(line[max(0, len(line)-near):], bookmark)
 }
 
 // itemSplitter returns the splitter of the items of a list.
