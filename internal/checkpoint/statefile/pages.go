@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"io"
+	"sync/atomic"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 )
@@ -42,12 +43,20 @@ type pages struct {
 	size     int64 // of the file
 	pageSize int64
 	meta     metaPage
-	seen     []uint64 // one bit for each used page
-	used     int64    // the number of pages with content, including the free list
-	buffers  [][]byte // one for each level of the walk
+	usage    *usage
+	windows  []*window // one for each level of the walk
 	codec    *value.Codec
-	// visit is called with each value, in the order of the keys.
+	// visit is called with each value: in the order of the keys at the top and in the bucket meta,
+	// in others concurrently.
 	visit func(seed uint32, key, value []byte) error
+	crew  []*pages // for the children of a page
+	alone bool     // it is a member of a crew
+}
+
+// usage has the pages in use. It is safe for concurrent use.
+type usage struct {
+	seen []uint64     // one bit for each used page
+	used atomic.Int64 // the number of pages with content, including the free list
 }
 
 // metaPage has the used fields of a meta page.
@@ -62,8 +71,9 @@ func (p *pages) walk() (fellBack bool, err error) {
 	if p.meta.high < 3 || p.meta.high > uint64(p.size/p.pageSize) {
 		return false, value.Corruptf("%d pages are in use, the file has %d", p.meta.high, p.size/p.pageSize)
 	}
-	p.seen = make([]uint64, p.meta.high/64+1)
-	p.seen[0], p.used = 3, 2 // the meta pages
+	p.usage = &usage{seen: make([]uint64, p.meta.high/64+1)}
+	p.usage.seen[0] = 3 // the meta pages
+	p.usage.used.Store(2)
 	if err := p.bucket(p.meta.root, 0, 0); err != nil {
 		return false, err
 	}
@@ -129,11 +139,12 @@ func (p *pages) read(id uint64, level int) ([]byte, error) {
 	if id < 2 || id >= p.meta.high {
 		return nil, value.Corruptf("page %d does not exist", id)
 	}
-	for len(p.buffers) <= level {
-		p.buffers = append(p.buffers, make([]byte, p.pageSize))
+	for len(p.windows) <= level {
+		p.windows = append(p.windows, &window{})
 	}
-	page := p.buffers[level][:p.pageSize]
-	if _, err := p.file.ReadAt(page, int64(id)*p.pageSize); err != nil {
+	w := p.windows[level]
+	page, err := w.page(p, id)
+	if err != nil {
 		return nil, err
 	}
 	overflow := uint64(order.Uint32(page[12:]))
@@ -145,26 +156,17 @@ func (p *pages) read(id uint64, level int) ([]byte, error) {
 			return nil, value.Corruptf("page %d is used twice", i)
 		}
 	}
-	p.used += int64(overflow) + 1 //nolint:gosec // there are not more than the file has
+	p.usage.used.Add(int64(overflow) + 1) //nolint:gosec // there are not more than the file has
 	if overflow == 0 {
 		return page, nil
 	}
-	size := int64(overflow+1) * p.pageSize
-	if int64(cap(page)) < size {
-		page = make([]byte, size)
-		p.buffers[level] = page
-	}
-	page = page[:size]
-	_, err := p.file.ReadAt(page, int64(id)*p.pageSize)
-	return page, err
+	return w.pages(p, id, overflow+1)
 }
 
 // use marks a page as used; false: it was marked already.
 func (p *pages) use(id uint64) bool {
 	bit := uint64(1) << (id % 64)
-	fresh := p.seen[id/64]&bit == 0
-	p.seen[id/64] |= bit
-	return fresh
+	return atomic.OrUint64(&p.usage.seen[id/64], bit)&bit == 0
 }
 
 // span is the range of keys of a page according to its branch page: the first key, and one beyond
@@ -193,27 +195,31 @@ func (p *pages) tree(id uint64, within span, seed uint32, level int) error {
 	if count == 0 {
 		return value.Corruptf("branch page %d is empty", id)
 	}
+	return p.each(count, seed, func(p *pages, i int) error { return p.child(page, i, count, within, seed, level) })
+}
+
+// child walks the tree of an element of a branch page.
+func (p *pages) child(page []byte, i, count int, within span, seed uint32, level int) (err error) {
 	var last []byte
-	for i := range count {
-		key, child, err := branchElement(page, i, count)
-		if err != nil {
-			return err
-		}
-		if err := within.holds(last, key, i == 0); err != nil {
-			return err
-		}
-		last = key
-		below := span{key, within.end}
-		if i+1 < count {
-			if below.end, _, err = branchElement(page, i+1, count); err != nil {
-				return err
-			}
-		}
-		if err := p.tree(child, below, seed, level+1); err != nil {
+	if i > 0 {
+		if last, _, err = branchElement(page, i-1, count); err != nil {
 			return err
 		}
 	}
-	return nil
+	key, child, err := branchElement(page, i, count)
+	if err != nil {
+		return err
+	}
+	if err := within.holds(last, key, i == 0); err != nil {
+		return err
+	}
+	below := span{key, within.end}
+	if i+1 < count {
+		if below.end, _, err = branchElement(page, i+1, count); err != nil {
+			return err
+		}
+	}
+	return p.tree(child, below, seed, level+1)
 }
 
 // holds checks whether key may follow last on a page.

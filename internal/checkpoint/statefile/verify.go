@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
+	"sync"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
@@ -72,7 +73,7 @@ func verify(path string, c *value.Codec) (found verdict, err error) {
 		return verdict{}, err
 	}
 	found.Format, found.reader = check.format, check.reader
-	found.size, found.free = walker.size, walker.size-walker.used*walker.pageSize
+	found.size, found.free = walker.size, walker.size-walker.usage.used.Load()*walker.pageSize
 	return found, check.done()
 }
 
@@ -85,6 +86,8 @@ type checker struct {
 	reader        int
 	sealed, found value.Seal
 	sealedAt      bool
+
+	mu sync.Mutex // guards found
 }
 
 func (c *checker) visit(seed uint32, key, stored []byte) error {
@@ -103,7 +106,9 @@ func (c *checker) visit(seed uint32, key, stored []byte) error {
 		c.sealed, err = value.ParseSeal(payload)
 		return err
 	}
+	c.mu.Lock()
 	c.found.Add(stored)
+	c.mu.Unlock()
 	return c.codec.Check(seed, key, stored)
 }
 
