@@ -21,6 +21,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/cli"
+	"github.com/deltarouter/deltarouter/internal/gclimits"
 	"github.com/deltarouter/deltarouter/internal/lines"
 	"github.com/deltarouter/deltarouter/internal/printable"
 	"github.com/deltarouter/deltarouter/internal/router"
@@ -140,6 +141,7 @@ func serve(ctx context.Context, log *slog.Logger, s cli.Streams, run func(reload
 		}
 		defer end()
 	}
+	defer gclimits.Set(gclimits.This(), log)()
 	if err := cli.ProtectMemory(); err != nil {
 		log.Warn("other processes of this user may read the router's memory", "err", err)
 	}

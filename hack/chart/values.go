@@ -57,7 +57,7 @@ type values struct {
 	PodLabels      object `json:"podLabels" default:"{}" doc:"Labels of the pod."`
 	PodSecurity    object `json:"podSecurityContext" default:"{runAsNonRoot: true, runAsUser: 65532, runAsGroup: 65532, fsGroup: 65532, fsGroupChangePolicy: OnRootMismatch, seccompProfile: {type: RuntimeDefault}}" doc:"Security of the pod. The defaults fulfil the Pod Security Standard restricted."`
 	Security       object `json:"securityContext" default:"{allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}" doc:"Security of the container."`
-	Resources      object `json:"resources" default:"{requests: {cpu: 100m, memory: 256Mi}}" doc:"CPU and memory, see docs/OPERATIONS.md, Sizing. With a limit of memory, set GOMEMLIMIT in extraEnv to 80 % of it."`
+	Resources      object `json:"resources" default:"{requests: {cpu: 100m, memory: 256Mi}}" doc:"CPU and memory, see docs/OPERATIONS.md, Sizing. The router keeps Go's memory below 90 % of a limit; GOMEMLIMIT in extraEnv changes that."`
 	NodeSelector   object `json:"nodeSelector" default:"{}" doc:"Labels of the nodes for the pod."`
 	Tolerations    list   `json:"tolerations" default:"[]" doc:"Taints that the pod tolerates."`
 	Affinity       object `json:"affinity" default:"{}" doc:"Rules about nodes and other pods."`

@@ -29,6 +29,8 @@ var allowed = map[string][]string{
 	"internal/lines":   {"internal/printable"},
 	// Foreign text, for terminals and logs.
 	"internal/printable": {},
+	// The goals of Go's garbage collector.
+	"internal/gclimits": {},
 
 	"internal/tlsfiles": {"pkg/config"},
 	"internal/kubehttp": {},
@@ -271,7 +273,7 @@ var allowed = map[string][]string{
 	"internal/scaffold": {"internal/fileerr", "internal/similar", "sdk"},
 	"sdk":               {},
 	"cmd/router": {
-		"internal/fileerr", "internal/cases", "internal/check", "internal/cli", "internal/compile", "internal/config/reference", "internal/crds", "internal/emit", "internal/explain", "internal/inspect/api",
+		"internal/fileerr", "internal/cases", "internal/check", "internal/cli", "internal/compile", "internal/config/reference", "internal/crds", "internal/emit", "internal/explain", "internal/gclimits", "internal/inspect/api",
 		"internal/lines", "internal/listing", "internal/printable", "internal/rbac", "internal/recording", "internal/remote", "internal/router", "internal/router/worker", "internal/plugincmd", "internal/scaffold", "internal/simulate", "internal/statecmd", "internal/terminal", "internal/toolchain", "pkg/config", "pkg/informer", "pkg/plugins", "pkg/plugins/*",
 		"internal/checkpoint", "internal/version", // for router version
 	},
