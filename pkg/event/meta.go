@@ -42,10 +42,10 @@ func metadataField(json, name string) rawjson.Value {
 	return rawjson.Value(json).Path("metadata", name)
 }
 
-func (m *metadata) GetNamespace() string       { return m.key.Namespace }
-func (m *metadata) GetName() string            { return m.key.Name }
-func (m *metadata) GetUID() types.UID          { return types.UID(m.uid) }
-func (m *metadata) GetResourceVersion() string { return m.resourceVersion }
+func (m *metadata) GetNamespace() string       { return (*Object)(m).field(namespaceField) }
+func (m *metadata) GetName() string            { return (*Object)(m).field(nameField) }
+func (m *metadata) GetUID() types.UID          { return types.UID((*Object)(m).UID()) }
+func (m *metadata) GetResourceVersion() string { return (*Object)(m).ResourceVersion() }
 func (m *metadata) GetGenerateName() string    { return metadataField(m.json, "generateName").Str() }
 func (m *metadata) GetSelfLink() string        { return "" }
 func (m *metadata) GetGeneration() int64       { return 0 }

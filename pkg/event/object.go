@@ -3,6 +3,7 @@ package event
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"unsafe"
 
@@ -47,16 +48,30 @@ func (k Key) String() string {
 // for concurrent use. All holders share one copy.
 //
 // client-go's Reflector and Indexer use it as a runtime.Object, see meta.go.
+//
+// The garbage collector follows each pointer of each cached object, and one into the middle of a
+// text costs more than one to its begin. So the identity is offsets in the text, not strings.
 type Object struct {
 	resource *Resource
+	apart    *identity // the identity; nil: it stands in json
 	json     string
-	// These are pieces of json, not copies, unless they had escapes.
-	key             Key
-	uid             string
-	resourceVersion string
-
-	status int // see ParseIndexed
+	status   uint32 // see ParseIndexed
+	// The place of each field of the identity in json; size 0: the field is empty.
+	at   [identityFields]uint32
+	size [identityFields]uint16
 }
+
+// The fields of an identity.
+const (
+	nameField = iota
+	namespaceField
+	uidField
+	versionField
+	identityFields
+)
+
+// identity has the values of the fields of an identity.
+type identity [identityFields]string
 
 // ErrNoIdentity is the error of JSON that is not an object of a Kubernetes API.
 var ErrNoIdentity = errors.New("not a Kubernetes object: metadata.name is missing or not a string")
@@ -70,19 +85,19 @@ func ParseObject(resource *Resource, text string) (*Object, error) {
 	// labels and annotations behind the identity.
 	metadata, left := rawjson.Value(rawjson.Member(o.json, "metadata")), identityFields
 	for name, value := range metadata.Fields() {
-		field := o.identityField(name)
-		if field == nil || value.IsNull() {
+		field := fieldOf(name)
+		if field < 0 || value.IsNull() {
 			continue
 		}
 		if value.Kind() != rawjson.String {
 			return nil, fmt.Errorf("metadata.%s is not a string", name)
 		}
-		*field = value.Str()
+		o.set(field, value.Str())
 		if left--; left == 0 {
 			break
 		}
 	}
-	if o.key.Name == "" {
+	if o.field(nameField) == "" {
 		return nil, ErrNoIdentity
 	}
 	return o, nil
@@ -90,13 +105,10 @@ func ParseObject(resource *Resource, text string) (*Object, error) {
 
 // Identity returns an Object with an identity only. It has no resourceVersion.
 func Identity(resource *Resource, key Key, uid string) *Object {
-	o := &Object{resource: resource, key: key, uid: uid}
+	o := &Object{resource: resource, apart: &identity{nameField: key.Name, namespaceField: key.Namespace, uidField: uid}}
 	o.json = fmt.Sprintf(`{"metadata":{"name":%s,"namespace":%s,"uid":%s}}`, rawjson.Quote(key.Name), rawjson.Quote(key.Namespace), rawjson.Quote(uid))
 	return o
 }
-
-// identityFields is the number of fields that identityField knows.
-const identityFields = 4
 
 // ParseIndexed is [ParseObject] for a text without spaces around it, in which the value of the
 // member status begins at an offset; 0: unknown. The status is the last member of most objects, so
@@ -106,45 +118,76 @@ func ParseIndexed(resource *Resource, text string, status int) (*Object, error) 
 	if err != nil {
 		return nil, err
 	}
-	o.status = status
+	if uint64(status) <= math.MaxUint32 { //nolint:gosec // an offset
+		o.status = uint32(status) //nolint:gosec // checked
+	}
 	return o, nil
 }
 
-func (o *Object) identityField(name string) *string {
+// fieldOf returns the field of the identity with a name in JSON; -1: it is none.
+func fieldOf(name string) int {
 	switch name {
 	case "name":
-		return &o.key.Name
+		return nameField
 	case "namespace":
-		return &o.key.Namespace
+		return namespaceField
 	case "uid":
-		return &o.uid
+		return uidField
 	case "resourceVersion":
-		return &o.resourceVersion
+		return versionField
 	}
-	return nil
+	return -1
+}
+
+// set sets a field of the identity to a value, which is a piece of json unless it had escapes.
+func (o *Object) set(field int, value string) {
+	if o.apart == nil {
+		at := uintptr(unsafe.Pointer(unsafe.StringData(value))) - uintptr(unsafe.Pointer(unsafe.StringData(o.json)))
+		switch {
+		case value == "":
+			o.size[field] = 0
+			return
+		case at < uintptr(len(o.json)) && at <= math.MaxUint32 && len(value) <= math.MaxUint16:
+			o.at[field], o.size[field] = uint32(at), uint16(len(value)) //nolint:gosec // checked
+			return
+		}
+		apart := identity{o.field(nameField), o.field(namespaceField), o.field(uidField), o.field(versionField)}
+		o.apart = &apart
+	}
+	o.apart[field] = value
+}
+
+// field returns a field of the identity.
+func (o *Object) field(field int) string {
+	if o.apart != nil {
+		return o.apart[field]
+	}
+	at := int(o.at[field])
+	return o.json[at : at+int(o.size[field])]
 }
 
 // Resource returns the type of the object. The result is shared and must not be modified.
 func (o *Object) Resource() *Resource { return o.resource }
 
 // Key returns namespace and name.
-func (o *Object) Key() Key { return o.key }
+func (o *Object) Key() Key { return Key{o.field(namespaceField), o.field(nameField)} }
 
 // Home returns the namespace that the object belongs to: its own, or, of a Namespace, its name. It
 // is empty for any other object without a namespace.
 func (o *Object) Home() string {
-	if r := o.resource; o.key.Namespace == "" && r != nil && r.Group == "" && r.Resource == "namespaces" {
-		return o.key.Name
+	namespace := o.field(namespaceField)
+	if r := o.resource; namespace == "" && r != nil && r.Group == "" && r.Resource == "namespaces" {
+		return o.field(nameField)
 	}
-	return o.key.Namespace
+	return namespace
 }
 
 // UID returns metadata.uid. It differs between two objects that had the same name one after the
 // other.
-func (o *Object) UID() string { return o.uid }
+func (o *Object) UID() string { return o.field(uidField) }
 
 // ResourceVersion returns metadata.resourceVersion.
-func (o *Object) ResourceVersion() string { return o.resourceVersion }
+func (o *Object) ResourceVersion() string { return o.field(versionField) }
 
 // JSON returns the JSON text of the object. The slice shares the memory of the object and must not
 // be modified.
@@ -171,8 +214,8 @@ func (o *Object) Same(other *Object) bool {
 	if o == nil || other == nil {
 		return o == other
 	}
-	return o.uid == other.uid && o.resourceVersion == other.resourceVersion && o.key == other.key
+	return o.UID() == other.UID() && o.ResourceVersion() == other.ResourceVersion() && o.Key() == other.Key()
 }
 
 // String names the object in logs and errors: namespace/name, without content.
-func (o *Object) String() string { return o.key.String() }
+func (o *Object) String() string { return o.Key().String() }

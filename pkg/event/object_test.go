@@ -37,6 +37,9 @@ func TestParseObject(t *testing.T) {
 		{"all", ` {"kind":"Pod","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7"}} `, event.Key{Namespace: "n", Name: "a"}, "u", "7", ""},
 		{"cluster-scoped", `{"metadata":{"name":"a"}}`, event.Key{Name: "a"}, "", "", ""},
 		{"keys in any order, escapes", `{"x":{"metadata":{"name":"no"}},"metadata":{"uid":"\u0075","labels":{"name":"no"},"na\u006de":"\"é"}}`, event.Key{Name: `"é`}, "u", "", ""},
+		{"escapes behind", `{"metadata":{"name":"a","namespace":"n","uid":"u\u0075","resourceVersion":"7"}}`, event.Key{Namespace: "n", Name: "a"}, "uu", "7", ""},
+		{"a long uid", `{"metadata":{"name":"a","resourceVersion":"7","uid":"` + strings.Repeat("u", 70_000) + `"}}`, event.Key{Name: "a"}, strings.Repeat("u", 70_000), "7", ""},
+		{"twice", `{"metadata":{"name":"a","uid":"u","uid":"v","name":""}}`, event.Key{Name: "a"}, "v", "", "metadata.name is missing"},
 		{"null", `{"metadata":{"name":"a","namespace":null}}`, event.Key{Name: "a"}, "", "", ""},
 		{"no name", `{"metadata":{"namespace":"n"}}`, event.Key{}, "", "", "metadata.name is missing"},
 		{"empty name", `{"metadata":{"name":""}}`, event.Key{}, "", "", "metadata.name is missing"},
@@ -112,6 +115,21 @@ func TestSame(t *testing.T) {
 	}
 	if a.Same(nil) || !(*event.Object)(nil).Same(nil) {
 		t.Error("nil")
+	}
+}
+
+// TestObjectIsSmall: beside its text, an object has only offsets and few pointers.
+func TestObjectIsSmall(t *testing.T) {
+	o := parse(t, `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7"}}`)
+	if beside := o.Size() - len(o.JSON()); beside > 64 {
+		t.Errorf("%d bytes beside the text, want at most 64", beside)
+	}
+	if got := testing.AllocsPerRun(100, func() { _, _ = o.Key(), o.UID() }); got > 0 {
+		t.Errorf("%v allocations to read the identity, want none", got)
+	}
+	strange := event.Identity(pods(), event.Key{Namespace: "n", Name: "\xff\""}, "")
+	if strange.Key() != (event.Key{Namespace: "n", Name: "\xff\""}) || strange.UID() != "" || rawjson.Check(string(strange.JSON())) != nil {
+		t.Errorf("%q: %s", strange.Key(), strange.JSON())
 	}
 }
 
