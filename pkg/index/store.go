@@ -3,12 +3,12 @@ package index
 import (
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -76,15 +76,14 @@ type view struct {
 	lock    sync.RWMutex
 	indices cache.Indices // the indices of indexer: index → value → keys
 	count   atomic.Int64
-	readers sync.Pool // of *expr.Reader
+	scratch sync.Pool // of *evaluation
 }
 
-// entry is the element of the Indexer: an object and its values for each Spec.
+// entry is the element of the Indexer: an object and its values.
 type entry struct {
 	object *event.Object
 	key    string
-	all    []string // the values of all Specs, one after the other
-	ends   []int32  // the end of the values of each Spec in all
+	values *values // nil: the view has no Specs
 }
 
 // NewStore returns an empty store with the given indexes. Two Specs with one name are the same
@@ -104,7 +103,7 @@ func newView(specs []Spec) *view {
 		}
 		n := len(v.specs)
 		v.specs = append(v.specs, spec)
-		indexers[spec.Name] = func(item any) ([]string, error) { return item.(*entry).values(n), nil }
+		indexers[spec.Name] = func(item any) ([]string, error) { return item.(*entry).values.of(n), nil }
 	}
 	v.indexer = cache.NewThreadSafeStore(indexers, v.indices)
 	return v
@@ -190,34 +189,16 @@ func (v *view) put(o *event.Object) { v.insert(v.newEntry(o)) }
 
 func (v *view) newEntry(o *event.Object) *entry {
 	e := &entry{object: o, key: o.Key().String()}
-	if len(v.specs) == 0 {
-		return e
+	var before *values
+	if old := v.entry(e.key); old != nil {
+		before, e.key = old.values, old.key
+	} else if o.Key().Namespace == "" {
+		e.key = strings.Clone(e.key) // the key of a replaced object stays, but not its text
 	}
-	r, _ := v.readers.Get().(*expr.Reader)
-	if r == nil {
-		r = new(expr.Reader)
+	if len(v.specs) > 0 {
+		e.values = v.valuesOf(o, before)
 	}
-	r.Reset(o)
-	// one slice for the values of all indexes, because most have one value
-	all := make([]string, 0, len(v.specs)+1)
-	e.ends = make([]int32, len(v.specs))
-	for i := range v.specs {
-		all = v.specs[i].values(all, r, o)
-		e.ends[i] = int32(len(all)) //nolint:gosec // an object has fewer values than bytes
-	}
-	e.all = all
-	r.Reset(nil)
-	v.readers.Put(r)
 	return e
-}
-
-// values returns the values of the object in one index.
-func (e *entry) values(spec int) []string {
-	begin := int32(0)
-	if spec > 0 {
-		begin = e.ends[spec-1]
-	}
-	return e.all[begin:e.ends[spec]]
 }
 
 // insert returns the previous object of the key.
@@ -331,7 +312,7 @@ func (v *view) has(index, value string, o *event.Object) bool {
 		return slices.Contains(values(o), value)
 	}
 	n := slices.IndexFunc(v.specs, func(s Spec) bool { return s.Name == index })
-	return n >= 0 && slices.Contains(v.newEntry(o).values(n), value)
+	return n >= 0 && slices.Contains(v.valuesOf(o, nil).of(n), value)
 }
 
 func (v *view) countOf(index, value string) int {
