@@ -60,9 +60,6 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (event.Admission, 
 	return a, nil
 }
 
-// TakesInitial reports whether a route may want the objects that a source has when its watch begins.
-func (p *Pipeline) TakesInitial(source string) bool { return p.now.Load().table.TakesInitial(source) }
-
 // admission is a delta between its evaluation and its commit, with the routes that want it. It is
 // used once.
 type admission struct {

@@ -100,15 +100,17 @@ func (p *Pipeline) SourcesOf(name string) []string {
 	return nil
 }
 
-// Takers returns the names of the routes that want deltas of a source with an operation, in the
-// order of the configuration.
-func (p *Pipeline) Takers(source string, op event.Op) (names []string) {
-	for _, r := range p.now.Load().routes {
-		if c := r.Config(); !c.Downstream && slices.Contains(c.Sources, source) && slices.Contains(c.Ops, op) {
-			names = append(names, c.Name)
-		}
+// Takes reports whether a route may want deltas of a source with an operation; with initial, those
+// of the objects that the source has when its watch begins.
+func (p *Pipeline) Takes(source string, op event.Op, initial bool) bool {
+	now := p.now.Load()
+	if initial {
+		return now.table.TakesInitial(source, op)
 	}
-	return names
+	return slices.ContainsFunc(now.routes, func(r *route.Route) bool {
+		c := r.Config()
+		return !c.Downstream && slices.Contains(c.Sources, source) && slices.Contains(c.Ops, op)
+	})
 }
 
 // Resume resumes a paused route, and resets the counts of its sinks. The error is [ErrNoRoute] or

@@ -82,7 +82,7 @@ func (r *resyncer) sources(ask api.Resync) (sources []string, err error) {
 	if ask.Route != "" || ask.Relist {
 		return sources, nil
 	}
-	sources = slices.DeleteFunc(sources, func(s string) bool { return len(r.pipeline.Takers(s, event.Sync)) == 0 })
+	sources = slices.DeleteFunc(sources, func(s string) bool { return !r.pipeline.Takes(s, event.Sync, false) })
 	if len(sources) == 0 {
 		return nil, errors.New("no route has sync in its ops: name a route, which then receives all objects regardless of its ops")
 	}

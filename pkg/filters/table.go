@@ -130,10 +130,10 @@ func add(all []*list, i, born int) []*list {
 	return all
 }
 
-// TakesInitial reports whether an entry may want Initial deltas of a source.
-func (t *Table) TakesInitial(source string) bool {
+// TakesInitial reports whether an entry may want Initial deltas of a source with an operation.
+func (t *Table) TakesInitial(source string, op event.Op) bool {
 	l := t.bySource[source]
-	return l != nil && slices.ContainsFunc(l.initial[:], func(all []*list) bool { return len(all) > 0 })
+	return l != nil && len(l.initial[op]) > 0
 }
 
 // Match appends to dst the verdicts about the routes that may want d, in the order of the entries.

@@ -66,7 +66,7 @@ func (e *Engine) OpenSet(ctx context.Context) error {
 func (e *Engine) OpenFactory(client *informer.Client) {
 	cfg := informer.Config{
 		Client: client, Cluster: e.Set.Plan.Config.Cluster.Name, Metrics: e.Metrics, Log: e.Log, Downstream: e, Clock: e.Clock,
-		TakesInitial: func(source string) bool { return e.Pipeline.TakesInitial(source) },
+		TakesInitial: func(source string) bool { return e.Pipeline.Takes(source, event.Added, true) },
 	}
 	if e.State != nil {
 		cfg.Gate = e.State.Writer.Gate

@@ -94,7 +94,7 @@ func (a *Applier) Hold(ctx context.Context) (release func(), ok bool) {
 func (a *Applier) Known(o *event.Object) *event.Object {
 	old := a.cfg.State.Get(o.Key())
 	switch {
-	case old == nil && a.cfg.IdentityOnly && a.initial.Load() && !a.takesInitial():
+	case old == nil && a.cfg.IdentityOnly && a.initial.Load() && !a.cfg.takesInitial():
 		return wire.IdentityOf(o)
 	case old != nil && o.ResourceVersion() != "" && old.Same(o) && !a.differs(old, o):
 		return old
@@ -103,8 +103,8 @@ func (a *Applier) Known(o *event.Object) *event.Object {
 }
 
 // takesInitial reports whether the objects of initial deltas are needed.
-func (a *Applier) takesInitial() bool {
-	return a.cfg.TakesInitial == nil || slices.ContainsFunc(a.cfg.Sources.All(), func(s *Source) bool { return a.cfg.TakesInitial(s.Name) })
+func (c *Config) takesInitial() bool {
+	return c.TakesInitial == nil || slices.ContainsFunc(c.Sources.All(), func(s *Source) bool { return c.TakesInitial(s.Name) })
 }
 
 // Reduced counts and logs an object that is passed on as its identity and labels only.
