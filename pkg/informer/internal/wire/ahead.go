@@ -191,7 +191,7 @@ func (a *ahead) halt() {
 // close ends all goroutines. A read of the splitter must have ended, or end soon.
 func (a *ahead) close() {
 	a.halt()
-	for range a.blocks { //nolint:revive // until the splitter has left
+	for range a.blocks {
 	}
 	a.running.Wait()
 }
