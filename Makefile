@@ -122,10 +122,10 @@ fleet-report: router bin/sandbox ## measure a fleet: REPORT_ROUNDS (3) takeovers
 arch: ## check the imports between packages
 	go test ./test/arch/
 
-bench: build ## compare the router with client-go programs, and measure checkpoint, guests and restarts
-	go -C bench run .
-	go -C bench run ./guests
-	go -C bench run . -restart
+bench: build ## compare the router with client-go programs, measure checkpoint, guests and restarts, and write docs/BENCHMARKS.md
+	go -C bench run . -write ../docs/BENCHMARKS.md
+	go -C bench run ./guests -write ../docs/BENCHMARKS.md
+	go -C bench run . -restart -write ../docs/BENCHMARKS.md
 
 footprint: router bin/sandbox ## measure image size, installation, start to ready, and memory with 100,000 pods
 	go -C bench run . -footprint -rounds 5

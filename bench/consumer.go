@@ -29,7 +29,7 @@ func (c *consumer) begin() {
 // synced must be called when the cache has every object; it starts the updates.
 func (c *consumer) synced() error {
 	c.result.CPUPerObject = micros(cpu()-c.atSync) / float64(c.objects)
-	c.result.HeapPerObject = float64(heap()-c.heap) / float64(c.objects)
+	c.result.HeapPerObject = (float64(heap()) - float64(c.heap)) / float64(c.objects)
 	c.atSync = cpu()
 	response, err := http.Post(c.url+"/go", "", nil)
 	if err != nil {

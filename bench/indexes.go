@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/deltarouter/deltarouter/bench/report"
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -58,7 +59,7 @@ type indexed struct {
 
 // compareIndexes measures the CPU of an update of an indexed object, with four CEL indexes and with
 // four IndexFuncs on decoded typed objects, and the allocations of a look-up.
-func compareIndexes(rounds int) error {
+func compareIndexes(out *report.Report, rounds int) error {
 	b, err := newIndexed()
 	if err != nil {
 		return err
@@ -81,7 +82,22 @@ func compareIndexes(rounds int) error {
 		}
 	}
 	cel, typed := medianTime(ours)/indexedPods, medianTime(theirs)/indexedPods
-	fmt.Printf("\nCPU of an update with four indexes: %v in CEL, %v by hand on typed objects: %.2f times as much\n", cel, typed, float64(cel)/float64(typed))
+	err = out.Add(report.Table{
+		Part: "indexes", Title: "Indexes in CEL",
+		Text:   "CPU of an update with four indexes, in CEL on the text of an object, and by hand-written functions on a decoded typed object.",
+		Labels: []string{"indexes"},
+		Columns: []report.Column{
+			{Name: "CPU µs/update", Format: "%.2f"},
+			{Name: "CPU", Format: "%.2f", Ratio: true, Chart: &report.Chart{Name: "indexes", Title: "CPU of an update with four indexes, as a multiple of that of hand-written functions"}},
+		},
+		Rows: []report.Row{
+			{Labels: []string{"by hand, typed"}, Figures: []float64{micros(typed), 1}},
+			{Labels: []string{report.Own}, Figures: []float64{micros(cel), float64(cel) / float64(typed)}},
+		},
+	})
+	if err != nil {
+		return err
+	}
 	return b.lookups()
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/bench/report"
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -15,8 +16,15 @@ const loopLength = 20_000
 
 // compareLoops measures the CPU of loops over a list and over one of twice the length: a ratio of
 // about 2 means that the time is linear.
-func compareLoops(rounds int) error {
-	fmt.Printf("\n%-64s %12s %12s %8s\n", "CPU of a loop over a list", fmt.Sprint(loopLength), fmt.Sprint(2*loopLength), "ratio")
+func compareLoops(out *report.Report, rounds int) error {
+	t := report.Table{
+		Part: "loops", Title: "Loops over lists",
+		Text:   fmt.Sprintf("CPU of an expression over a list of %d elements, divided by that over %d: 2 is linear.", 2*loopLength, loopLength),
+		Labels: []string{"expression"},
+		Columns: []report.Column{
+			{Name: fmt.Sprint(loopLength, ", ms"), Format: "%.1f"}, {Name: fmt.Sprint(2*loopLength, ", ms"), Format: "%.1f"}, {Name: "ratio", Format: "%.2f", Ratio: true},
+		},
+	}
 	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": nil}})
 	if err != nil {
 		return err
@@ -50,9 +58,9 @@ func compareLoops(rounds int) error {
 			}
 		}
 		one, two := medianTime(times[0]), medianTime(times[1])
-		fmt.Printf("%-64s %12v %12v %8.2f\n", text, one, two, float64(two)/float64(one))
+		t.Rows = append(t.Rows, report.Row{Labels: []string{"`" + text + "`"}, Figures: []float64{micros(one) / 1000, micros(two) / 1000, float64(two) / float64(one)}})
 	}
-	return nil
+	return out.Add(t)
 }
 
 // longLists is an object with lists of n elements.

@@ -3,6 +3,7 @@
 // managedFields in both.
 //
 //	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|checkpoint|routes|indexes|loops|process|webhook|fleet|workers|hop|scaling|whole]
+//	go -C bench run . -write ../docs/BENCHMARKS.md
 //	go -C bench run . -namespaces
 //	go -C bench run . -restart [-wire-pods N] [-sandbox-pods N] [-rounds ROUNDS]
 //	go -C bench run . -footprint [-wire-pods N] [-rounds ROUNDS]
@@ -11,6 +12,9 @@
 // of the router with a cold start instead: see compareRestarts. With -namespaces it compares two
 // ways to follow namespaces: see selections. With -footprint it measures the needs of a pod of the
 // router: see footprint.
+//
+// With -write the ratios of the measured parts replace their sections of a document: see package
+// report.
 //
 // Each measurement is a separate process, so that CPU and heap belong to it alone. The contenders
 // take turns, and the medians of the rounds are compared. The ratios are significant: other load on
@@ -31,6 +35,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/deltarouter/deltarouter/bench/report"
 )
 
 // patience bounds one measurement: a consumer that misses an update would wait for ever.
@@ -55,6 +61,7 @@ func contenders() []contender {
 		{"deltarouter", consumeRouter},
 		{"dynamic", consumeDynamic},
 		{"typed", consumeTyped},
+		{"limit", consumeLimit},
 	}
 }
 
@@ -70,6 +77,7 @@ func main() {
 	m := flag.Int("m", 60_000, "updates")
 	rounds := flag.Int("rounds", 3, "how often to measure each")
 	only := flag.String("only", "", "measure nothing but: informer, checkpoint, routes, indexes, loops, rules, process, webhook, fleet, workers, hop, scaling, whole; or some of them, separated by commas")
+	document := flag.String("write", "", "write the ratios of the measured parts into this document, and its charts into img beside it")
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
 	url := flag.String("url", "", "used by the command itself: the server")
 	restart := flag.Bool("restart", false, "compare a restart with a cold start instead")
@@ -86,9 +94,12 @@ func main() {
 	} else if *selected {
 		err = selections(*router, *sandbox)
 	} else if *restart {
-		err = restarts(*router, *sandbox, *onWire, *onSandbox, *rounds)
+		out := report.New(os.Stdout, fmt.Sprintf("go -C bench run . -restart -wire-pods %d -sandbox-pods %d -rounds %d", *onWire, *onSandbox, *rounds))
+		if err = restarts(out, *router, *sandbox, *onWire, *onSandbox, *rounds); err == nil {
+			err = out.Write(*document, nil)
+		}
 	} else {
-		err = run(*role, *url, *only, *n, *m, *rounds)
+		err = run(*role, *url, *only, *document, *n, *m, *rounds)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -112,9 +123,9 @@ func serverOf(args []string) func() error {
 	return nil
 }
 
-func run(role, url, only string, n, m, rounds int) error {
+func run(role, url, only, document string, n, m, rounds int) error {
 	if role == "" {
-		return parts(only, n, m, rounds)
+		return parts(only, document, n, m, rounds)
 	}
 	for _, c := range contenders() {
 		if c.name == role {
@@ -125,7 +136,9 @@ func run(role, url, only string, n, m, rounds int) error {
 }
 
 // parts runs all measurements, or those with the given names.
-func parts(only string, n, m, rounds int) error {
+func parts(only, document string, n, m, rounds int) error {
+	out := report.New(os.Stdout, commandOf(n, m, rounds))
+	var order []string
 	wanted := map[string]bool{}
 	for name := range strings.SplitSeq(only, ",") {
 		wanted[name] = true
@@ -134,20 +147,21 @@ func parts(only string, n, m, rounds int) error {
 		name    string
 		measure func() error
 	}{
-		{"informer", func() error { return compare(n, m, rounds) }},
-		{"checkpoint", func() error { return throughput(n, 2*rounds-1) }},
-		{"routes", func() error { return compareTables(rounds) }},
-		{"indexes", func() error { return compareIndexes(rounds) }},
-		{"process", func() error { return compareBatches(rounds) }},
-		{"loops", func() error { return compareLoops(rounds) }},
-		{"rules", func() error { return compareRules(rounds) }},
-		{"webhook", func() error { return compareWebhooks(rounds) }},
+		{"informer", func() error { return compare(out, n, m, rounds) }},
+		{"checkpoint", func() error { return throughput(out, n, 2*rounds-1) }},
+		{"routes", func() error { return compareTables(out, rounds) }},
+		{"indexes", func() error { return compareIndexes(out, rounds) }},
+		{"process", func() error { return compareBatches(out, rounds) }},
+		{"loops", func() error { return compareLoops(out, rounds) }},
+		{"rules", func() error { return compareRules(out, rounds) }},
+		{"webhook", func() error { return compareWebhooks(out, rounds) }},
 		{"fleet", func() error { return compareReplication(rounds) }},
-		{"workers", func() error { return compareWork(rounds) }},
+		{"workers", func() error { return compareWork(out, rounds) }},
 		{"hop", func() error { return compareHop(rounds) }},
-		{"scaling", func() error { return compareScaling(rounds) }},
-		{"whole", func() error { return compareWhole(n/4, m/6, rounds) }},
+		{"scaling", func() error { return compareScaling(out, rounds) }},
+		{"whole", func() error { return compareWhole(out, n/4, m/6, rounds) }},
 	} {
+		order = append(order, part.name)
 		if only != "" && !wanted[part.name] {
 			continue
 		}
@@ -159,19 +173,21 @@ func parts(only string, n, m, rounds int) error {
 	if delete(wanted, ""); len(wanted) > 0 {
 		return fmt.Errorf("there is no measurement %q", slices.Collect(maps.Keys(wanted)))
 	}
-	return nil
+	return out.Write(document, order)
 }
 
-// compare measures every contender rounds times and prints the medians.
-func compare(n, m, rounds int) error {
+// commandOf returns the command that repeats the measurements.
+func commandOf(n, m, rounds int) string {
+	return fmt.Sprintf("go -C bench run . -n %d -m %d -rounds %d -only "+report.Part, n, m, rounds)
+}
+
+// compare measures every contender rounds times.
+func compare(out *report.Report, n, m, rounds int) error {
 	server, err := startServer(n, m)
 	if err != nil {
 		return err
 	}
 	defer server.close()
-	fmt.Printf("%d pods of %d bytes (%d without managedFields), %d updates, %d rounds\n",
-		n, server.pod.size, server.pod.stripped, m, rounds)
-
 	results := make(map[string][]result)
 	for round := range rounds {
 		for _, c := range contenders() {
@@ -183,8 +199,8 @@ func compare(n, m, rounds int) error {
 			results[c.name] = append(results[c.name], r)
 		}
 	}
-	report(results)
-	return nil
+	sizes := fmt.Sprintf("%d pods of %d bytes (%d without managedFields), %d updates, %d rounds.", n, server.pod.size, server.pod.stripped, m, rounds)
+	return out.Add(informerTable(results, sizes))
 }
 
 // measure runs a contender in a separate process.
@@ -205,19 +221,38 @@ func measure(role, url string, n, m int) (result, error) {
 	return r, json.Unmarshal(out.Bytes(), &r)
 }
 
-func report(results map[string][]result) {
-	fmt.Printf("\n%-28s %14s %14s %14s %10s\n", "", "CPU µs/update", "CPU µs/object", "heap B/object", "RSS MB")
-	medians := make(map[string]result)
-	for _, c := range contenders() {
-		r := medianOf(results[c.name])
-		medians[c.name] = r
-		fmt.Printf("%-28s %14.1f %14.1f %14.0f %10.0f\n", describe(c.name), r.CPUPerUpdate, r.CPUPerObject, r.HeapPerObject, r.PeakRSS)
+// informerTable has the medians of the contenders, and their ratios to the first one.
+func informerTable(results map[string][]result, sizes string) report.Table {
+	t := report.Table{
+		Part: "informer", Title: "Watching pods",
+		Text: "From the socket to a cache with one index, in a process for each program: the router's informer, client-go's dynamic informer, which works " +
+			"with any kind, and its typed informer over protobuf, which built-in kinds alone have. The limit reads the same bytes as the router and counts " +
+			"the lines. Figures as a multiple of the router's. " + sizes,
+		Labels: []string{"program"},
+		Columns: []report.Column{
+			{Name: "CPU µs/update", Format: "%.1f"}, {Name: "CPU µs/object", Format: "%.1f"}, {Name: "heap B/object", Format: "%.0f"}, {Name: "RSS MB", Format: "%.0f"},
+			{Name: "CPU per update", Format: "%.2f", Ratio: true, Chart: &report.Chart{Name: "informer-cpu", Title: "CPU to watch an update, as a multiple of the router's"}},
+			{Name: "CPU per object of the list", Format: "%.2f", Ratio: true},
+			{Name: "heap per object", Format: "%.2f", Ratio: true, Chart: &report.Chart{Name: "informer-heap", Title: "Heap for a cached pod, as a multiple of the router's"}},
+			{Name: "peak RSS", Format: "%.2f", Ratio: true},
+		},
 	}
-	ours, dynamic, typed := medians["deltarouter"], medians["dynamic"], medians["typed"]
-	fmt.Printf("\nagainst the dynamic informer: CPU per update 1/%.1f, heap per object 1/%.1f\n",
-		dynamic.CPUPerUpdate/ours.CPUPerUpdate, dynamic.HeapPerObject/ours.HeapPerObject)
-	fmt.Printf("against the typed informer over protobuf (built-in kinds only): CPU per update 1/%.1f, heap per object 1/%.1f\n",
-		typed.CPUPerUpdate/ours.CPUPerUpdate, typed.HeapPerObject/ours.HeapPerObject)
+	var ours result
+	for i, c := range contenders() {
+		r := medianOf(results[c.name])
+		if i == 0 {
+			ours = r
+		}
+		heap := r.HeapPerObject / ours.HeapPerObject
+		if c.name == "limit" { // it keeps nothing
+			r.HeapPerObject, heap = report.None(), report.None()
+		}
+		t.Rows = append(t.Rows, report.Row{Labels: []string{describe(c.name)}, Figures: []float64{
+			r.CPUPerUpdate, r.CPUPerObject, r.HeapPerObject, r.PeakRSS,
+			r.CPUPerUpdate / ours.CPUPerUpdate, r.CPUPerObject / ours.CPUPerObject, heap, r.PeakRSS / ours.PeakRSS,
+		}})
+	}
+	return t
 }
 
 func describe(name string) string {
@@ -226,6 +261,8 @@ func describe(name string) string {
 		return "client-go dynamic informer"
 	case "typed":
 		return "client-go typed, protobuf"
+	case "limit":
+		return "read and count lines"
 	}
 	return name
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/bench/report"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -33,7 +34,7 @@ func servePlugin() {
 
 // compareBatches measures the cost of a delta in a native plugin: in batches of 64, and one per
 // call.
-func compareBatches(rounds int) error {
+func compareBatches(out *report.Report, rounds int) error {
 	handler, err := openPlugin()
 	if err != nil {
 		return err
@@ -52,10 +53,18 @@ func compareBatches(rounds int) error {
 	}
 	same := func(f float64) float64 { return f }
 	one, many := median(took[1], same), median(took[64], same)
-	fmt.Printf("\nnative plugin, objects of %d bytes, AutoMTLS, one worker, %d rounds\n", pluginDelta, rounds)
-	fmt.Printf("%-28s %10.1f µs per delta\n%-28s %10.1f µs per delta\n", "one delta per call", one, "64 deltas per call", many)
-	fmt.Printf("a batch of 64 costs 1/%.1f per delta\n", one/many)
-	return nil
+	return out.Add(report.Table{
+		Part: "process", Title: "Batches of a native plugin",
+		Text:   fmt.Sprintf("Time of a delta of %d bytes in a native plugin with AutoMTLS and one worker, %d rounds.", pluginDelta, rounds),
+		Labels: []string{"deltas per call"},
+		Columns: []report.Column{
+			{Name: "µs/delta", Format: "%.1f"}, {Name: "time per delta", Format: "%.2f", Ratio: true},
+		},
+		Rows: []report.Row{
+			{Labels: []string{"1"}, Figures: []float64{one, 1}},
+			{Labels: []string{"64"}, Figures: []float64{many, many / one}},
+		},
+	})
 }
 
 func openPlugin() (plugins.Handler, error) {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/deltarouter/deltarouter/bench/report"
 )
 
 // restartConfig is the configuration of the compared routers: a typical index, and a route for
@@ -47,7 +49,7 @@ type start struct {
 
 // compareRestarts measures, in turns, the time from the start of a router to its first live delta:
 // of a router without a state, which lists everything, and of one that was stopped and continues.
-// It prints the medians and their ratio.
+// It returns the medians and their ratio.
 //
 // The clock starts before the process is made, and stops when the first line of the route can be
 // read from its standard output. From the start on a pod is changed every few milliseconds (on the
@@ -55,38 +57,39 @@ type start struct {
 // first change that the router could deliver. For the cold start, earlier changes are part of the
 // list. Readiness is not awaited. The CPU is that of the process until then: unlike the time, it
 // does not depend on other load on the machine.
-func compareRestarts(ctx context.Context, name, router string, c cluster, rounds int) error {
+func compareRestarts(ctx context.Context, name, router string, c cluster, rounds int) (row report.Row, err error) {
 	var cold, warm []start
 	for round := range rounds {
 		fmt.Fprintf(os.Stderr, "%s: round %d\n", name, round+1)
 		dir, err := os.MkdirTemp("", "deltarouter-bench")
 		if err != nil {
-			return err
+			return row, err
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		config := filepath.Join(dir, "config.yaml")
 		text := fmt.Sprintf(restartConfig, c.kubeconfig(), filepath.Join(dir, "state"), c.namespaces())
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			return err
+			return row, err
 		}
 		first, err := startRouter(ctx, router, config, c, true)
 		if err != nil {
-			return fmt.Errorf("cold start: %w", err)
+			return row, fmt.Errorf("cold start: %w", err)
 		}
 		before := c.lists()
 		again, err := startRouter(ctx, router, config, c, false)
 		if err != nil {
-			return fmt.Errorf("restart: %w", err)
+			return row, fmt.Errorf("restart: %w", err)
 		}
 		if n := c.lists(); n != before {
-			return errors.New("the restart listed everything")
+			return row, errors.New("the restart listed everything")
 		}
 		cold, warm = append(cold, first), append(warm, again)
 	}
 	a, b := medianStart(cold), medianStart(warm)
-	fmt.Printf("%s, process start to first live delta: cold %v (%v CPU), restart %v (%v CPU), ratio %.3f\n",
-		name, a.first, a.cpu, b.first, b.cpu, float64(b.first)/float64(a.first))
-	return nil
+	return report.Row{Labels: []string{name}, Figures: []float64{
+		a.first.Seconds(), b.first.Seconds(), a.cpu.Seconds(), b.cpu.Seconds(),
+		float64(b.first) / float64(a.first), float64(b.cpu) / float64(a.cpu),
+	}}, nil
 }
 
 func medianStart(all []start) start {
@@ -212,7 +215,24 @@ func cpuOf(pid int) time.Duration {
 }
 
 // restarts runs the comparison on both clusters.
-func restarts(router, sandboxBinary string, onWire, onSandbox, rounds int) error {
+func restarts(out *report.Report, router, sandboxBinary string, onWire, onSandbox, rounds int) error {
+	t := report.Table{
+		Part: "restart", Title: "Restart",
+		Text: fmt.Sprintf("From the start of the process to the first live delta: a restart with a checkpoint, which lists nothing, divided by a cold start, which lists all "+
+			"pods. Medians of %d rounds.", rounds),
+		Labels: []string{"server"},
+		Columns: []report.Column{
+			{Name: "cold s", Format: "%.3f"}, {Name: "restart s", Format: "%.3f"}, {Name: "CPU s cold", Format: "%.3f"}, {Name: "CPU s restart", Format: "%.3f"},
+			{Name: "time", Format: "%.3f", Ratio: true, Chart: &report.Chart{Name: "restart", Title: "Time of a restart to its first delta, as a part of that of a cold start"}},
+			{Name: "CPU", Format: "%.3f", Ratio: true},
+		},
+	}
+	err := measureRestarts(&t, router, sandboxBinary, onWire, onSandbox, rounds)
+	return errors.Join(err, out.Add(t))
+}
+
+// measureRestarts adds a row for each server.
+func measureRestarts(t *report.Table, router, sandboxBinary string, onWire, onSandbox, rounds int) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	router, dir, remove, err := workplace(router)
@@ -226,9 +246,11 @@ func restarts(router, sandboxBinary string, onWire, onSandbox, rounds int) error
 			return err
 		}
 		defer w.close()
-		if err := compareRestarts(ctx, fmt.Sprintf("wire server, %d pods", onWire), router, w, rounds); err != nil {
+		row, err := compareRestarts(ctx, fmt.Sprintf("wire server, %d pods", onWire), router, w, rounds)
+		if err != nil {
 			return err
 		}
+		t.Rows = append(t.Rows, row)
 	}
 	if onSandbox == 0 {
 		return nil
@@ -237,6 +259,9 @@ func restarts(router, sandboxBinary string, onWire, onSandbox, rounds int) error
 	if err != nil {
 		return err
 	}
-	err = compareRestarts(ctx, fmt.Sprintf("sandbox, %d pods", onSandbox), router, s, rounds)
+	row, err := compareRestarts(ctx, fmt.Sprintf("sandbox, %d pods", onSandbox), router, s, rounds)
+	if err == nil {
+		t.Rows = append(t.Rows, row)
+	}
 	return errors.Join(err, s.close())
 }

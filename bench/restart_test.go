@@ -4,12 +4,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/deltarouter/deltarouter/bench/report"
 )
 
 // TestRestart shows that the comparison works, and that the restart lists nothing. Only make bench
 // measures times.
 func TestRestart(t *testing.T) {
-	if err := restarts(buildRouter(t), "", 100, 0, 1); err != nil {
+	if err := restarts(report.New(t.Output(), ""), buildRouter(t), "", 100, 0, 1); err != nil {
 		t.Fatal(err)
 	}
 }

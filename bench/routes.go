@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltarouter/deltarouter/bench/report"
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
@@ -35,7 +36,7 @@ func routeFilter(i int) string {
 
 // compareTables measures the CPU for finding the routes of a delta, among few routes and among
 // many.
-func compareTables(rounds int) error {
+func compareTables(out *report.Report, rounds int) error {
 	few, err := newTableBench(fewRoutes)
 	if err != nil {
 		return err
@@ -56,14 +57,32 @@ func compareTables(rounds int) error {
 	}
 	ten, thousands := medianTime(times[0])/deltas, medianTime(times[1])/deltas
 	each := many.each(many.deltas[:5])
-	fmt.Printf("\nCPU to find the routes that want a delta, three of them: %v of %d routes, %v of %d: %.2f times as long (evaluating each of these: %v)\n",
-		ten, fewRoutes, thousands, manyRoutes, float64(thousands)/float64(ten), each)
 	missing, err := many.missing()
 	if err != nil {
 		return err
 	}
-	fmt.Printf("a delta of an object without the label that %d of these routes want: %v\n", (manyRoutes+2)/3, missing)
-	return nil
+	t := report.Table{
+		Part: "routes", Title: "Many routes",
+		Text: fmt.Sprintf("CPU to find the three routes that want a delta, as a multiple of that with %d routes. All filters compare a field with a constant. The last row "+
+			"is a delta of an object without the label that %d of the routes compare.", fewRoutes, (manyRoutes+2)/3),
+		Labels: []string{"routes"},
+		Columns: []report.Column{
+			{Name: "CPU µs/delta", Format: "%.1f"},
+			{Name: "CPU", Format: "%.1f", Ratio: true, Chart: &report.Chart{Name: "routes", Title: fmt.Sprintf("CPU to find the routes of a delta, as a multiple of that with %d routes", fewRoutes)}},
+		},
+	}
+	for _, row := range []struct {
+		label string
+		took  time.Duration
+	}{
+		{fmt.Sprint(fewRoutes), ten},
+		{fmt.Sprint(manyRoutes), thousands},
+		{fmt.Sprint(manyRoutes, ", each filter evaluated"), each},
+		{fmt.Sprint(manyRoutes, ", without the label"), missing},
+	} {
+		t.Rows = append(t.Rows, report.Row{Labels: []string{row.label}, Figures: []float64{micros(row.took), float64(row.took) / float64(ten)}})
+	}
+	return out.Add(t)
 }
 
 // tableBench is a table of routes, and deltas that match three of them each.

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltarouter/deltarouter/bench/report"
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/rules"
@@ -23,7 +24,7 @@ const manyPending = 1_000_000
 
 // compareRules measures the cost of rules about time: memory and time of pending conditions, and a
 // route with when beside one with filter.
-func compareRules(rounds int) error {
+func compareRules(out *report.Report, rounds int) error {
 	var memory, median []float64
 	for range rounds {
 		bytes, pair, err := pendingConditions(manyPending)
@@ -36,7 +37,7 @@ func compareRules(rounds int) error {
 	slices.Sort(median)
 	fmt.Printf("%d objects wait for `for` to be over: %.0f bytes each, timer and state; to begin and cancel one more takes %v (median)\n",
 		manyPending, memory[len(memory)/2], time.Duration(median[len(median)/2]))
-	return compareWhen(rounds)
+	return compareWhen(out, rounds)
 }
 
 // pendingConditions returns the memory of a pending condition, and the time for beginning and
@@ -78,7 +79,7 @@ func pendingConditions(n int) (bytes float64, pair time.Duration, err error) {
 // compareWhen compares the cost of a delta in a route with when, which tracks a hundredth of the
 // objects, with the cost in a route with the same expression as its filter. Most deltas change
 // nothing, as in a real cluster.
-func compareWhen(rounds int) error {
+func compareWhen(out *report.Report, rounds int) error {
 	const condition = `object.status.phase == "Running" && object.spec.containers.exists(c, c.image.contains("never")) || object.metadata.name.endsWith("-7")`
 	costs := map[string][]time.Duration{}
 	for range rounds {
@@ -91,8 +92,18 @@ func compareWhen(rounds int) error {
 		}
 	}
 	filter, when := medianTime(costs["filter"]), medianTime(costs["when"])
-	fmt.Printf("a delta costs a route with a filter %v, one with when %v: %.2f of it\n", filter, when, float64(when)/float64(filter))
-	return nil
+	return out.Add(report.Table{
+		Part: "rules", Title: "Conditions",
+		Text:   "CPU of a delta in a route with `when`, which tracks a hundredth of the objects, and in one with the same expression as its `filter`.",
+		Labels: []string{"route with"},
+		Columns: []report.Column{
+			{Name: "CPU µs/delta", Format: "%.2f"}, {Name: "CPU", Format: "%.2f", Ratio: true},
+		},
+		Rows: []report.Row{
+			{Labels: []string{"filter"}, Figures: []float64{micros(filter), 1}},
+			{Labels: []string{"when"}, Figures: []float64{micros(when), float64(when) / float64(filter)}},
+		},
+	})
 }
 
 type nowhere struct{}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/deltarouter/deltarouter/bench/report"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -33,7 +34,7 @@ type scaled struct {
 
 // compareScaling measures the deltas per second of a WASM guest that needs much CPU, with one worker
 // and with more: as many as this machine has cores. Each has one.
-func compareScaling(rounds int) (err error) {
+func compareScaling(out *report.Report, rounds int) (err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return err
@@ -63,13 +64,20 @@ func compareScaling(rounds int) (err error) {
 			all[workers] = append(all[workers], s)
 		}
 	}
-	reportScaling(all)
-	return nil
+	return out.Add(scalingTable(all))
 }
 
-func reportScaling(all [][]scaled) {
-	title := fmt.Sprintf("a WASM guest that needs much CPU, %d cores", runtime.NumCPU())
-	fmt.Printf("\n%-46s %10s %10s %10s %10s %10s\n", title, "deltas/s", "times one", "CPU ms", "cores", "per core")
+func scalingTable(all [][]scaled) report.Table {
+	t := report.Table{
+		Part: "scaling", Title: "Several workers",
+		Text: fmt.Sprintf("Deltas in a WASM guest that needs much CPU, on %d cores, which the servers and other processes use too. Per core: the deltas for each second of "+
+			"CPU; 1 means that only the cores limit the rate. Figures as a multiple of those of one worker in the same round.", runtime.NumCPU()),
+		Labels: []string{"workers"},
+		Columns: []report.Column{
+			{Name: "deltas/s", Format: "%.0f"}, {Name: "CPU ms/delta", Format: "%.2f"}, {Name: "cores", Format: "%.2f"},
+			{Name: "deltas", Format: "%.2f", Ratio: true}, {Name: "deltas per core", Format: "%.2f", Ratio: true},
+		},
+	}
 	for workers, rounds := range all {
 		var rate, ratio, each, cores, share []float64
 		for i, s := range rounds { // ratios within a round: the load of others changes
@@ -78,12 +86,13 @@ func reportScaling(all [][]scaled) {
 			each, cores, share = append(each, s.each), append(cores, s.cores), append(share, one.each/s.each)
 		}
 		if workers > 0 {
-			fmt.Printf("%-46s %10.0f %10.2f %10.2f %10.2f %10.2f\n",
-				fmt.Sprint("workers: ", workers), middle(rate), middle(ratio), middle(each), middle(cores), middle(share))
+			t.Rows = append(t.Rows, report.Row{
+				Labels:  []string{fmt.Sprint(workers)},
+				Figures: []float64{middle(rate), middle(each), middle(cores), middle(ratio), middle(share)},
+			})
 		}
 	}
-	fmt.Println("CPU ms: of the workers for a delta. cores: what the workers got, beside the servers and other processes.")
-	fmt.Println("per core: the deltas for each second of CPU, as a ratio to one worker; 1 means that only the cores limit the rate.")
+	return t
 }
 
 // buildGuest compiles a guest and returns its file.

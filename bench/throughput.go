@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/deltarouter/deltarouter/bench/report"
 )
 
 // burst is the approximate time of one measurement, long enough for several cuts.
@@ -23,7 +25,7 @@ const burst = 8 * time.Second
 // with the handler restart-alert in batches of 64, and with the cache only, which shows the pure
 // cost of the checkpoint. Two routers run all the time and take turns; the median of the ratios is
 // significant, because two consecutive turns share the other load on the machine.
-func throughput(n, rounds int) error {
+func throughput(out *report.Report, n, rounds int) error {
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return err
@@ -33,52 +35,64 @@ func throughput(n, rounds int) error {
 	if err := b.build(); err != nil {
 		return err
 	}
-	fmt.Printf("\n%-34s %16s %16s %8s %16s\n", "updates/s", "checkpoint off", "checkpoint on", "ratio", "CPU µs off, on")
+	t := report.Table{
+		Part: "checkpoint", Title: "The cost of the checkpoint",
+		Text: fmt.Sprintf("Two routers, one without a state folder, get the same updates as fast as they take them. The figures are those with the checkpoint, divided by "+
+			"those without it in the same round: medians of %d rounds, with %d pods.", rounds, n),
+		Labels: []string{"work"},
+		Columns: []report.Column{
+			{Name: "updates/s off", Format: "%.0f"}, {Name: "updates/s on", Format: "%.0f"}, {Name: "CPU µs off", Format: "%.1f"}, {Name: "CPU µs on", Format: "%.1f"},
+			{Name: "updates/s", Format: "%.2f", Ratio: true},
+			{Name: "CPU per update", Format: "%.2f", Ratio: true, Chart: &report.Chart{Name: "checkpoint", Title: "CPU for an update with the checkpoint, as a multiple of that without it"}},
+		},
+	}
 	for _, w := range workloads() {
-		if err := b.turns(w, rounds); err != nil {
+		row, err := b.turns(w, rounds)
+		if err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
+		t.Rows = append(t.Rows, row)
 	}
-	return nil
+	return out.Add(t)
 }
 
-// turns measures one workload and prints the medians.
-func (b *routers) turns(w workload, rounds int) error {
+// turns measures one workload and returns the medians.
+func (b *routers) turns(w workload, rounds int) (row report.Row, err error) {
 	off, err := b.open(w, false)
 	if err != nil {
-		return err
+		return row, err
 	}
 	defer off.close()
 	on, err := b.open(w, true)
 	if err != nil {
-		return err
+		return row, err
 	}
 	defer on.close()
 	trial, err := off.measure(w, b.objects/10)
 	if err != nil {
-		return err
+		return row, err
 	}
 	if _, err := on.measure(w, b.objects/10); err != nil { // warms up both
-		return err
+		return row, err
 	}
 	updates := int(trial.rate * burst.Seconds())
-	var rateOff, rateOn, ratios, cpuOff, cpuOn []float64
+	var rateOff, rateOn, ratios, cpuOff, cpuOn, cpus []float64
 	for round := range rounds {
 		fmt.Fprintf(os.Stderr, "round %d: %s, %d updates\n", round+1, w.name, updates)
 		without, err := off.measure(w, updates)
 		if err != nil {
-			return fmt.Errorf("without a checkpoint: %w", err)
+			return row, fmt.Errorf("without a checkpoint: %w", err)
 		}
 		with, err := on.measure(w, updates)
 		if err != nil {
-			return fmt.Errorf("with a checkpoint: %w", err)
+			return row, fmt.Errorf("with a checkpoint: %w", err)
 		}
 		rateOff, rateOn, ratios = append(rateOff, without.rate), append(rateOn, with.rate), append(ratios, with.rate/without.rate)
-		cpuOff, cpuOn = append(cpuOff, without.cpu), append(cpuOn, with.cpu)
+		cpuOff, cpuOn, cpus = append(cpuOff, without.cpu), append(cpuOn, with.cpu), append(cpus, with.cpu/without.cpu)
 	}
-	fmt.Printf("%-34s %16.0f %16.0f %8.2f %10.0f, %.0f\n",
-		w.name, middle(rateOff), middle(rateOn), middle(ratios), middle(cpuOff), middle(cpuOn))
-	return nil
+	return report.Row{Labels: []string{w.name}, Figures: []float64{
+		middle(rateOff), middle(rateOn), middle(cpuOff), middle(cpuOn), middle(ratios), middle(cpus),
+	}}, nil
 }
 
 func middle(figures []float64) float64 {

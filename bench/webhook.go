@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/bench/report"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -40,7 +41,7 @@ func receive() {
 // compareWebhooks measures the events per second of CPU that reach a receiver, which is a separate
 // process: with the webhook sink in each of its modes, and with a loop that posts the same bytes
 // with an http.Client.
-func compareWebhooks(rounds int) error {
+func compareWebhooks(out *report.Report, rounds int) error {
 	url, stop, err := startReceiver()
 	if err != nil {
 		return err
@@ -67,12 +68,21 @@ func compareWebhooks(rounds int) error {
 	}
 	same := func(f float64) float64 { return f }
 	plain := median(figures[loop], same)
-	fmt.Printf("\nwebhook, data of %d bytes, %d events per write, one writer, %d rounds\n%-22s %16s %8s\n", hookData, hookBatch, rounds, "", "events/CPU-s", "ratio")
+	t := report.Table{
+		Part: "webhook", Title: "The webhook sink",
+		Text: fmt.Sprintf("Events for each second of CPU, beside a loop that posts the same bytes with an http.Client: data of %d bytes, %d events in a write, one writer, "+
+			"%d rounds.", hookData, hookBatch, rounds),
+		Labels: []string{"sender"},
+		Columns: []report.Column{
+			{Name: "events/CPU-s", Format: "%.0f"},
+			{Name: "events per CPU", Format: "%.2f", Ratio: true, Chart: &report.Chart{Name: "webhook", Title: "Events of the webhook sink for each second of CPU, as a multiple of those of a loop"}},
+		},
+	}
 	for _, name := range names {
 		m := median(figures[name], same)
-		fmt.Printf("%-22s %16.0f %8.2f\n", name, m, m/plain)
+		t.Rows = append(t.Rows, report.Row{Labels: []string{name}, Figures: []float64{m, m / plain}})
 	}
-	return nil
+	return out.Add(t)
 }
 
 func startReceiver() (url string, stop func(), err error) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/deltarouter/deltarouter/bench/report"
 )
 
 const (
@@ -50,7 +52,7 @@ func wholeTasks(module string) []wholeTask {
 // compareWhole compares the router's binary with hand-written programs around client-go's informers:
 // CPU of the whole process per update, after the first sync. The programs of a task run all the
 // time and take turns; the ratios are of two turns in a row.
-func compareWhole(objects, updates, rounds int) error {
+func compareWhole(out *report.Report, objects, updates, rounds int) error {
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return err
@@ -64,23 +66,40 @@ func compareWhole(objects, updates, rounds int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\nwhole processes: %d pods, %d updates a turn, %d rounds\n", objects, updates, rounds)
-	fmt.Printf("%-28s %-26s %14s %10s   %s\n", "", "", "CPU µs/update", "ratio", "ratios of the rounds")
+	t := wholeTable(objects, updates, rounds)
 	for _, task := range wholeTasks(module) {
-		if err := b.compareTask(task, updates, rounds); err != nil {
+		rows, err := b.compareTask(task, updates, rounds)
+		if err != nil {
 			return fmt.Errorf("%s: %w", task.name, err)
 		}
+		t.Rows = append(t.Rows, rows...)
 	}
-	return nil
+	return out.Add(t)
+}
+
+func wholeTable(objects, updates, rounds int) report.Table {
+	return report.Table{
+		Part: "whole", Title: "Whole processes",
+		Text: fmt.Sprintf("The router's binary, and programs around client-go's informers that do the same: they keep the pods with one index, evaluate the same "+
+			"CEL filter, and call the same guest in wazero with a deadline. Each task includes those above it. The limit only reads the stream and counts its "+
+			"lines, in each task. CPU of the process for an update after the first sync, divided by that of the router in the same round: the median of the rounds, "+
+			"the lowest and the highest. %d pods, %d updates in a turn, %d rounds.", objects, updates, rounds),
+		Labels: []string{"task", "program"},
+		Columns: []report.Column{
+			{Name: "CPU µs/update", Format: "%.1f"},
+			{Name: "CPU", Format: "%.2f", Ratio: true, Chart: &report.Chart{Name: "whole", Title: "CPU of a whole process for an update, as a multiple of the router's"}},
+			{Name: "lowest", Format: "%.2f", Ratio: true}, {Name: "highest", Format: "%.2f", Ratio: true},
+		},
+	}
 }
 
 // compareTask measures the router and the other programs in turns.
-func (b *routers) compareTask(task wholeTask, updates, rounds int) error {
+func (b *routers) compareTask(task wholeTask, updates, rounds int) (rows []report.Row, err error) {
 	var all []*wholeProcess
-	for _, name := range []string{"deltarouter", "dynamic", "typed"} {
-		p, err := b.openWhole(task, name)
+	for _, c := range contenders() {
+		p, err := b.openWhole(task, c.name)
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 		defer p.close()
 		all = append(all, p)
@@ -94,7 +113,7 @@ func (b *routers) compareTask(task wholeTask, updates, rounds int) error {
 			}
 			each, err := p.turn(n)
 			if err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
+				return nil, fmt.Errorf("%s: %w", p.name, err)
 			}
 			if round > 0 {
 				fmt.Fprintf(os.Stderr, "round %d: %s: %s: %.1f\n", round, task.name, p.name, each)
@@ -111,9 +130,12 @@ func (b *routers) compareTask(task wholeTask, updates, rounds int) error {
 		if i > 0 {
 			name = ""
 		}
-		fmt.Printf("%-28s %-26s %14.1f %10.1f   %.1f\n", name, describe(p.name), middle(used[i]), middle(ratios), ratios)
+		rows = append(rows, report.Row{
+			Labels:  []string{name, describe(p.name)},
+			Figures: []float64{middle(used[i]), middle(ratios), slices.Min(ratios), slices.Max(ratios)},
+		})
 	}
-	return nil
+	return rows, nil
 }
 
 // wholeProcess is a contender with its own server.
@@ -159,7 +181,7 @@ func (b *routers) startHand(task handTask, informer, url string) (*process, erro
 	if task.Address, err = freeAddress(); err != nil {
 		return nil, err
 	}
-	task.URL, task.Informer = url, informer
+	task.URL, task.Informer, task.Objects = url, informer, b.objects
 	argument, err := json.Marshal(task)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,8 @@ const (
 type handTask struct {
 	URL      string // the server
 	Address  string // to serve readiness and the metric
-	Informer string // dynamic or typed
+	Informer string // dynamic, typed or limit
+	Objects  int    // of the server
 	Filter   string // CEL; empty: none
 	Module   string // the file of a guest; empty: none
 }
@@ -48,6 +49,9 @@ func serveHand(argument string) error {
 	if err := json.Unmarshal([]byte(argument), &task); err != nil {
 		return err
 	}
+	if task.Informer == "limit" {
+		return serveLimit(task)
+	}
 	ctx := context.Background()
 	h, err := newHand(ctx, task)
 	if err != nil {
@@ -62,16 +66,21 @@ func serveHand(argument string) error {
 		return err
 	}
 	go informer.RunWithContext(ctx)
+	return serveProgress(task.Address, registration.HasSynced, h.updates.Load)
+}
+
+// serveProgress serves the readiness of a hand-written program, and its metric.
+func serveProgress(address string, synced func() bool, updates func() int64) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !registration.HasSynced() {
+		if !synced() {
 			http.Error(w, "not synced", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprint(w, "ok")
 	})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "%s %d\n", handDone, h.updates.Load()) })
-	return http.ListenAndServe(task.Address, mux) //nolint:gosec // only this command asks
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "%s %d\n", handDone, updates()) })
+	return http.ListenAndServe(address, mux) //nolint:gosec // only this command asks
 }
 
 func (t handTask) informer() (cache.SharedIndexInformer, error) {

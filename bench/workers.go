@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltarouter/deltarouter/bench/report"
 	"github.com/deltarouter/deltarouter/internal/fleet"
 	"github.com/deltarouter/deltarouter/internal/fleet/fence"
 	"github.com/deltarouter/deltarouter/internal/fleet/work"
@@ -38,8 +39,13 @@ const (
 
 // compareWork measures the passing of deltas to workers: the leader's CPU for encoding and
 // publishing a delta of a pod, and that of three servers of NATS on this machine.
-func compareWork(rounds int) error {
-	fmt.Printf("\n%-44s %12s %12s %14s %12s\n", "deltas to workers, three servers", "messages/s", "p50 ms", "our µs each", "servers' µs")
+func compareWork(out *report.Report, rounds int) error {
+	t := report.Table{
+		Part: "workers", Title: "Deltas to workers, three servers", Labels: []string{"messages"},
+		Columns: []report.Column{
+			{Name: "messages/s", Format: "%.0f"}, {Name: "p50 ms", Format: "%.1f"}, {Name: "our µs each", Format: "%.1f"}, {Name: "servers' µs", Format: "%.0f"},
+		},
+	}
 	deltas, err := changesOf(200)
 	if err != nil {
 		return err
@@ -54,10 +60,13 @@ func compareWork(rounds int) error {
 				}
 				rates, ours, theirs, latencies = append(rates, m.rate), append(ours, m.our), append(theirs, m.their), append(latencies, m.latency)
 			}
-			fmt.Printf("%-44s %12.0f %12.1f %14.1f %12.0f\n", fmt.Sprintf("batches of %d, %s", size, by), middle(rates), middle(latencies), middle(ours), middle(theirs))
+			t.Rows = append(t.Rows, report.Row{
+				Labels:  []string{fmt.Sprintf("batches of %d, %s", size, by)},
+				Figures: []float64{middle(rates), middle(latencies), middle(ours), middle(theirs)},
+			})
 		}
 	}
-	return nil
+	return out.Add(t)
 }
 
 // changesOf returns changes of the pods of this command.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 
+	"github.com/deltarouter/deltarouter/bench/report"
 	"github.com/deltarouter/deltarouter/internal/kv"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/timer"
@@ -37,7 +38,7 @@ func openKind(ctx context.Context, kind plugins.HandlerKind, text, cache string)
 
 // compareCalls compares an empty handler with a bare call of its function, before which the same
 // bytes are copied into its memory.
-func compareCalls(ctx context.Context, dir string, rounds int) error {
+func compareCalls(ctx context.Context, out *report.Report, dir string, rounds int) error {
 	file := filepath.Join(dir, "empty.wasm")
 	if err := os.WriteFile(file, empty(), 0o600); err != nil {
 		return err
@@ -77,6 +78,6 @@ func compareCalls(ctx context.Context, dir string, rounds int) error {
 		_, err := handler.Handle(ctx, batch)
 		return err
 	}
-	title := fmt.Sprintf("an empty handler, %d objects of %d bytes a call, CPU per object", batchSize, len(batch[0].New.JSON()))
-	return compare(title, rounds, 10_000, []contender{{"Handle", ours, batchSize}, {"a bare call of the plain module, and a copy", bare, batchSize}})
+	title := fmt.Sprintf("An empty handler, %d objects of %d bytes a call, CPU per object", batchSize, len(batch[0].New.JSON()))
+	return compare(out, "calls", title, rounds, 10_000, []contender{{"Handle", ours, batchSize}, {"a bare call of the plain module, and a copy", bare, batchSize}})
 }

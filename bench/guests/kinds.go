@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/deltarouter/deltarouter/bench/report"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/extism"
@@ -17,7 +18,7 @@ const phaseScript = "export default (delta) => [{data: {pod: delta.name, phase: 
 
 // compareKinds compares handlers of several kinds that read one field of a pod and make one event.
 // The last one is a module of the kind wasm.
-func compareKinds(ctx context.Context, dir string, rounds int) error {
+func compareKinds(ctx context.Context, out *report.Report, dir string, rounds int) error {
 	phase, err := build(ctx, dir, "extism-phase", "guests/testdata/extismphase")
 	if err != nil {
 		return err
@@ -49,8 +50,8 @@ func compareKinds(ctx context.Context, dir string, rounds int) error {
 		defer h.Close(ctx)
 		all = append(all, contender{c.name, func() error { return makesEvents(ctx, h, batch) }, len(batch)})
 	}
-	title := fmt.Sprintf("handlers that read fields of an object of %d bytes and make an event, CPU per object", len(batch[0].New.JSON()))
-	return compare(title, rounds, 20, all)
+	title := fmt.Sprintf("Handlers that read fields of an object of %d bytes and make an event, CPU per object", len(batch[0].New.JSON()))
+	return compare(out, "kinds", title, rounds, 20, all)
 }
 
 // makesEvents passes deltas to a handler that makes one event of each.

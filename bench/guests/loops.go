@@ -11,13 +11,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/deltarouter/deltarouter/bench/report"
 	routermetrics "github.com/deltarouter/deltarouter/internal/metrics"
 )
 
 // stopLoops measures the CPU per call of an endless loop until it is stopped, and the time that
 // Go's garbage collector waits for its pause: the longest time from the stop request until all
 // goroutines have stopped, and the longest collection.
-func stopLoops(ctx context.Context, dir string, rounds int) error {
+func stopLoops(ctx context.Context, _ *report.Report, dir string, rounds int) error {
 	file := filepath.Join(dir, "endless.wasm")
 	if err := os.WriteFile(file, endless(), 0o600); err != nil {
 		return err

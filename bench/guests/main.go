@@ -19,25 +19,29 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/deltarouter/deltarouter/bench/report"
 )
 
 // parts are the measurements in their order.
 var parts = []struct {
 	name string
-	run  func(ctx context.Context, dir string, rounds int) error
+	run  func(ctx context.Context, out *report.Report, dir string, rounds int) error
 }{{"calls", compareCalls}, {"meters", compareMeters}, {"loops", stopLoops}, {"pauses", comparePauses}, {"start", startGuests}, {"kinds", compareKinds}}
 
 func main() {
 	rounds := flag.Int("rounds", 7, "how often to measure each")
 	only := flag.String("only", "", "measure this part alone: calls, meters, loops, pauses, start or kinds")
+	document := flag.String("write", "", "write the ratios of the measured parts into this document, and its charts into img beside it")
 	flag.Parse()
-	if err := run(context.Background(), *only, *rounds); err != nil {
+	if err := run(context.Background(), *only, *document, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "guests:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, only string, rounds int) error {
+func run(ctx context.Context, only, document string, rounds int) error {
+	out := report.New(os.Stdout, fmt.Sprintf("go -C bench run ./guests -rounds %d -only "+report.Part, rounds))
 	dir, err := os.MkdirTemp("", "guests-*")
 	if err != nil {
 		return err
@@ -49,14 +53,14 @@ func run(ctx context.Context, only string, rounds int) error {
 			continue
 		}
 		known = true
-		if err := part.run(ctx, dir, rounds); err != nil {
+		if err := part.run(ctx, out, dir, rounds); err != nil {
 			return err
 		}
 	}
 	if !known {
 		return fmt.Errorf("-only: there is no part %q", only)
 	}
-	return nil
+	return out.Write(document, nil)
 }
 
 // contender is one of several ways to do the same work. Each run of it handles per events.
@@ -66,9 +70,9 @@ type contender struct {
 	per  int
 }
 
-// compare runs the contenders in turns and prints the median CPU of each per event, and its ratio
+// compare runs the contenders in turns and reports the median CPU of each per event, and its ratio
 // to that of the last.
-func compare(title string, rounds, runs int, all []contender) error {
+func compare(out *report.Report, part, title string, rounds, runs int, all []contender) error {
 	took := make([][]float64, len(all))
 	for round := range rounds + 1 {
 		for i, c := range all {
@@ -83,12 +87,19 @@ func compare(title string, rounds, runs int, all []contender) error {
 			}
 		}
 	}
-	fmt.Printf("\n%s\n", title)
+	last := all[len(all)-1].name
+	t := report.Table{
+		Part: part, Title: title, Labels: []string{"handler"},
+		Columns: []report.Column{
+			{Name: "CPU µs", Format: "%.2f"},
+			{Name: "CPU", Format: "%.2f", Ratio: true, Chart: &report.Chart{Name: "guests-" + part, Title: "CPU, as a multiple of that of " + last}},
+		},
+	}
 	base := median(took[len(all)-1])
 	for i, c := range all {
-		fmt.Printf("  %-46s %9.2f µs  %5.2fx\n", c.name, median(took[i])/1e3, median(took[i])/base)
+		t.Rows = append(t.Rows, report.Row{Labels: []string{c.name}, Figures: []float64{median(took[i]) / 1e3, median(took[i]) / base}})
 	}
-	return nil
+	return out.Add(t)
 }
 
 func median[T float64 | time.Duration](all []T) T {

@@ -12,6 +12,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
+	"github.com/deltarouter/deltarouter/bench/report"
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
@@ -23,7 +24,7 @@ const parsesPerRun = 20
 
 // compareMeters compares the ways to stop a guest. The guest is in Go and parses a pod with
 // encoding/json.
-func compareMeters(ctx context.Context, dir string, rounds int) error {
+func compareMeters(ctx context.Context, out *report.Report, dir string, rounds int) error {
 	file, err := build(ctx, dir, "rtr", "guests/testdata/rtr")
 	if err != nil {
 		return err
@@ -88,8 +89,8 @@ func compareMeters(ctx context.Context, dir string, rounds int) error {
 			return nil
 		}
 	}
-	title := fmt.Sprintf("a guest in Go that parses an object of %d bytes with encoding/json, CPU per object", len(text))
-	err = compare(title, rounds, 10, []contender{
+	title := fmt.Sprintf("A guest in Go that parses an object of %d bytes with encoding/json, CPU per object", len(text))
+	err = compare(out, "meters", title, rounds, 10, []contender{
 		{"metered", times(parseMetered), parsesPerRun},
 		{"stopped by WithCloseOnContextDone", times(func() error { return closing.parse(limited) }), parsesPerRun},
 		{"extism/go-sdk, with a timeout", times(func() error { return parseWithExtism(ctx, plugin, text) }), parsesPerRun},

@@ -9,6 +9,8 @@ import (
 	"runtime/metrics"
 	"sync"
 	"time"
+
+	"github.com/deltarouter/deltarouter/bench/report"
 )
 
 // The stop-the-world pauses of Go's garbage collector as defined by package runtime/metrics: from
@@ -31,7 +33,7 @@ const (
 // and one that forces collections. There are two controls: Go code that chases the same pointers,
 // which the runtime preempts with a signal, and no guest. Pauses that also occur in the controls
 // are caused by the machine.
-func comparePauses(ctx context.Context, dir string, rounds int) error {
+func comparePauses(ctx context.Context, _ *report.Report, dir string, rounds int) error {
 	all := []*pauser{
 		{name: "a guest that chases pointers", guest: chase()},
 		{name: "a guest that touches new memory", guest: toucher()},

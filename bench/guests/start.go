@@ -11,12 +11,13 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
+	"github.com/deltarouter/deltarouter/bench/report"
 	"github.com/deltarouter/deltarouter/internal/meter"
 )
 
 // startGuests measures the start of the example in Go: with compilation, from the cache on disk,
 // and of a further instance.
-func startGuests(ctx context.Context, dir string, rounds int) error {
+func startGuests(ctx context.Context, _ *report.Report, dir string, rounds int) error {
 	file, err := build(ctx, dir, "restart-alert", "../examples/plugins/restart-alert")
 	if err != nil {
 		return err
