@@ -40,7 +40,7 @@ func FuzzPages(f *testing.F) {
 	})
 }
 
-// TestPagesOnAllCores: a walk on all cores finds the same as a walk in the order of the file, and of
+// TestPagesOnAllCores: a walk on all cores finds the same as a walk in the order of the file. Of
 // several damages it names the same one.
 func TestPagesOnAllCores(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")

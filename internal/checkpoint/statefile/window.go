@@ -11,7 +11,8 @@ type window struct {
 // file, as most of a file are that was written in the order of its keys.
 const ahead = 8
 
-// page returns a page without its continuation. The memory is valid until the next call of a method.
+// page returns a page without its continuation. The memory is valid until the next call of a
+// method.
 func (w *window) page(p *pages, id uint64) ([]byte, error) {
 	sequential := id == w.next
 	w.next = id + 1

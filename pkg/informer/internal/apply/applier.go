@@ -89,8 +89,8 @@ func (a *Applier) Hold(ctx context.Context) (release func(), ok bool) {
 }
 
 // Known returns the object of the store if o is equal to it, so that a relist does not keep every
-// object twice. It reduces an object to its identity if nothing needs the rest, so that a first list
-// does not keep more than the store.
+// object twice. It reduces an object to its identity if nothing needs the rest, so that a first
+// list does not keep more than the store.
 func (a *Applier) Known(o *event.Object) *event.Object {
 	old := a.cfg.State.Get(o.Key())
 	switch {

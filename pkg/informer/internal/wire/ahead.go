@@ -48,7 +48,8 @@ type result struct {
 
 func severalCores() bool { return runtime.GOMAXPROCS(0) > 1 }
 
-// extentOf returns the length of the value at the start of a text; 0: it is not complete or no JSON.
+// extentOf returns the length of the value at the start of a text; 0: it is not complete, or no
+// JSON.
 func extentOf(text []byte) int {
 	var e extent
 	if n, done, err := e.feed(text); done && err == nil {

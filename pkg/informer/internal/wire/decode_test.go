@@ -249,8 +249,8 @@ func TestBadLists(t *testing.T) {
 	}
 }
 
-// FuzzList: the result does not depend on the sizes of the reads nor on the cores, and its items are those that
-// encoding/json finds.
+// FuzzList: the result does not depend on the sizes of the reads nor on the cores, and its items
+// are those that encoding/json finds.
 func FuzzList(f *testing.F) {
 	f.Add(`{"kind":"PodList","metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a","resourceVersion":"1"}},{"metadata":{"name":"b"},"x":"\u0041"}]}`)
 	f.Add(`{"items":[],"metadata":{}}`)

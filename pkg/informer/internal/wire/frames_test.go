@@ -27,8 +27,8 @@ func podResource() *event.Resource {
 	return &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Cluster: "test", Kind: "Pod"}
 }
 
-// readFrames returns one line per event of a watch response, and the error that ended it. With ahead
-// the events are decoded on all cores until there were that many of them.
+// readFrames returns one line per event of a watch response, and the error that ended it. With
+// ahead the events are decoded on all cores until there were that many of them.
 func readFrames(body io.Reader, size, ahead int) (lines []string, end error) {
 	in := NewStream(body, func() {})
 	in.max = size

@@ -10,12 +10,13 @@ import (
 // If it is 0, want is the number of unread bytes for the next try; 0: reading more does not help.
 type splitter func(in *Stream) (n, want int)
 
-// fullBlock is the size from which on a block of lines is decoded before its reader has to wait: the
-// API server sends each event by itself, and a block for each would cost a quarter of its decoding.
+// fullBlock is the size from which on a block of lines is decoded before its reader has to wait:
+// the API server sends each event by itself, and a block for each would cost a quarter of its
+// decoding.
 const fullBlock = 32 << 10
 
-// lineSplitter returns the splitter of a stream of initial events, which each end with a newline. It
-// holds lines back only until there is a bookmark, which ends the initial events.
+// lineSplitter returns the splitter of a stream of initial events, which each end with a newline.
+// It holds lines back only until there is a bookmark, which ends the initial events.
 func lineSplitter() splitter {
 	looked, whole, ended := 0, 0, false // whole is the length of the complete lines
 	return func(s *Stream) (n, want int) {
