@@ -121,7 +121,7 @@ func routeCost(kind, condition string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	filter := filters.NewCEL(filters.CELConfig{Program: program, Absent: func() {}})
+	filter := filters.NewCEL(filters.CELConfig{Program: program, Absent: func(uint64) {}})
 	route := pipeline.Route{Name: kind, Sources: []string{"pods"}, Sinks: []pipeline.NamedSink{{Name: "none", Sink: plugins.Sink(nowhere{})}}}
 	if kind == "when" {
 		route.Ops, route.When = []event.Op{event.Entered, event.Left}, pipeline.When{Filter: filter, Version: "1"}
@@ -136,7 +136,7 @@ func routeCost(kind, condition string) (time.Duration, error) {
 	p.Start(ctx)
 	var all []*event.Delta
 	for i := range 1000 {
-		d, err := podDelta(i, true)
+		d, err := podDelta(i, wanted)
 		if err != nil {
 			return 0, err
 		}

@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -59,5 +60,66 @@ func TestTurnedDown(t *testing.T) {
 			t.Error(err)
 		}
 		filtered("in the end", 5)
+	})
+}
+
+// TestAbsentCounted: a field that many filters want and an object lacks is counted for each route:
+// a second later, at a scrape, after an exchange of the routes, and in the end.
+func TestAbsentCounted(t *testing.T) {
+	// Guarantee: absent-in-filter
+	env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": nil}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		var routes []pipeline.Route
+		for i := range 10 {
+			program, err := env.Compile(fmt.Sprintf(`object.metadata.labels.team == "t%d"`, i), expr.Filter, "pods")
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := fmt.Sprintf("r%d", i)
+			filter := filters.NewCEL(filters.CELConfig{Program: program, Absent: func(deltas uint64) {
+				b.metrics.RouteErrors.WithLabelValues(name, "absent").Add(float64(deltas))
+			}})
+			routes = append(routes, pipeline.Route{Name: name, Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(&recordingSink{}), Filter: filter})
+		}
+		exchange := func() {
+			change, err := b.Prepare(routes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			change.Swap()
+			change.Finish(t.Context())
+		}
+		admit := func(n int) {
+			for range n {
+				b.admit(delta(t, event.Added, "a", 0, 1))
+			}
+		}
+		counted := func(when string, want float64) {
+			t.Helper()
+			for _, r := range routes {
+				if n := b.value("route_errors_total", r.Name, "absent"); n != want {
+					t.Errorf("%s: %v missing fields of %s, want %v", when, n, r.Name, want)
+				}
+			}
+		}
+		exchange()
+		admit(3)
+		time.Sleep(1500 * time.Millisecond) // of the bubble's clock
+		counted("after a second", 3)
+		admit(2)
+		b.metrics.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
+		counted("at a scrape", 5)
+		admit(2)
+		exchange()
+		counted("after the routes were exchanged", 7)
+		admit(2)
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		counted("in the end", 9)
 	})
 }

@@ -16,8 +16,9 @@ type CELConfig struct {
 	Program *expr.Program
 	Cache   expr.Cache // the cache for look-ups of the program; nil: it has none
 	Log     *slog.Logger
-	// Absent is called for each delta whose object lacks a field of the expression. May be nil.
-	Absent func()
+	// Absent is called with a number of deltas whose objects lack a field of the expression: at
+	// once, or by [Table.Skipped]. May be nil.
+	Absent func(deltas uint64)
 	// Place returns the position of a failure in the configuration, as file:line:column. May be
 	// nil.
 	Place func(*expr.EvalError) string
@@ -94,11 +95,16 @@ func (f *CEL) settle(d *event.Delta, a answer) (bool, error) {
 
 // absent counts a missing field, and reports whether to log it.
 func (f *CEL) absent() bool {
-	if f.cfg.Absent != nil {
-		f.cfg.Absent()
-	}
+	f.count(1)
 	// a load is cheaper than an exchange
 	return f.cfg.Log != nil && !f.logged.Load() && f.logged.CompareAndSwap(false, true)
+}
+
+// count counts deltas whose objects lack a field.
+func (f *CEL) count(deltas uint64) {
+	if f.cfg.Absent != nil {
+		f.cfg.Absent(deltas)
+	}
 }
 
 func (f *CEL) log(d *event.Delta, err error) {

@@ -57,7 +57,7 @@ func TestCEL(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			absent := 0
-			f := filters.NewCEL(filters.CELConfig{Program: compile(t, test.filter), Cache: oneNode{node}, Absent: func() { absent++ }})
+			f := filters.NewCEL(filters.CELConfig{Program: compile(t, test.filter), Cache: oneNode{node}, Absent: func(n uint64) { absent += int(n) }})
 			got, err := f.Match(t.Context(), delta(t, "pods", event.Added, "a"))
 			if got != test.want || (err != nil) != test.fails || absent != test.absent {
 				t.Errorf("got %v, %v and %d absent fields, want %v and %d", got, err, absent, test.want, test.absent)
@@ -75,7 +75,7 @@ func TestCELLogsAbsentOnce(t *testing.T) {
 	counted := 0
 	f := filters.NewCEL(filters.CELConfig{
 		Program: compile(t, `object.spec.replicas > 3`), Log: slog.New(slog.NewTextHandler(&log, nil)),
-		Absent: func() { counted++ },
+		Absent: func(n uint64) { counted += int(n) },
 		Place:  func(e *expr.EvalError) string { return fmt.Sprintf("config.yaml:7:%d", 11+e.Column) },
 	})
 	for range 3 {

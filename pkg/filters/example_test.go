@@ -47,8 +47,8 @@ func ExampleTable_Match() {
 func ExampleNewCEL() {
 	env, _ := expr.NewEnv(expr.EnvConfig{Cluster: "prod"})
 	program, _ := env.Compile(`object.spec.priority > 100`, expr.Filter, "pods")
-	absent := 0
-	filter := filters.NewCEL(filters.CELConfig{Program: program, Absent: func() { absent++ }})
+	absent := uint64(0)
+	filter := filters.NewCEL(filters.CELConfig{Program: program, Absent: func(deltas uint64) { absent += deltas }})
 	ok, err := filter.Match(context.Background(), failedPod())
 	fmt.Println(ok, err, absent)
 	// Output: false <nil> 1

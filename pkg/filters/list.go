@@ -1,53 +1,53 @@
 package filters
 
 import (
-	"math"
+	"maps"
 	"slices"
 	"sync/atomic"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
-	"github.com/deltarouter/deltarouter/internal/expr/equality"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// list contains the entries that want one op of one source.
+// list contains the entries that want one op of one source. Lists of the same entries share their
+// branches.
 type list struct {
-	born    int   // Entry.Born of all members
-	members []int // all entries, in order
-	asked   []int // the entries without an equality, evaluated for each delta
-	groups  []group
-	within  map[string][]int // the entries with a scope, by namespace; they are in no group
-	seen    atomic.Uint64    // deltas
-}
-
-// group contains the entries of a list that are looked up by the same field. An entry is in at most
-// one group of a list.
-type group struct {
-	field   *equality.Field
-	number  int
-	byValue map[string][]int
-	all     []int
+	born    int                // Entry.Born of all members
+	members []int              // all entries, in order
+	open    *branch            // the entries without a scope
+	within  map[string]*branch // the entries with a scope, by namespace
+	seen    atomic.Uint64      // deltas
 }
 
 // count counts the deltas of the lists that contain an entry.
 type count struct {
-	mentioned atomic.Uint64 // verdicts that Match returned
-	taken     uint64        // skipped deltas that Skipped has returned
-	in        []*list
+	taken    uint64 // skipped deltas that Skipped has returned
+	in       []*list
+	absent   []*absence // that contain the entry
+	reported uint64     // deltas of these that were reported to CELConfig.Absent
 }
 
 // Skipped returns the number of deltas that the equalities of an entry have excluded in
-// [Table.Match] since the last call of Skipped. It is computed from totals, because to count each
-// excluded delta would mean to visit every route for every delta. Skipped must not be called by
-// several goroutines at once. It may count a delta that Match evaluates at this moment only in the
-// next call.
+// [Table.Match] since the last call of Skipped. It also reports those that lack a field to
+// [CELConfig.Absent], unless Match has done so. Both numbers are computed from totals, because to
+// count each excluded delta would mean to visit every route for every delta. Skipped must not be
+// called by several goroutines at once. It may count a delta that Match evaluates at this moment
+// only in the next call.
 func (t *Table) Skipped(entry int) uint64 {
 	c := &t.counts[entry]
+	lacking := uint64(0)
+	for _, a := range c.absent {
+		lacking += a.deltas.Load()
+	}
+	if n := lacking - c.reported; n > 0 {
+		c.reported = lacking
+		t.rules[entry].cel.count(n)
+	}
 	seen := uint64(0)
 	for _, l := range c.in {
 		seen += l.seen.Load() // before mentioned, which Match adds to first
 	}
-	skipped := seen - min(seen, c.mentioned.Load())
+	skipped := seen - min(seen, t.rules[entry].mentioned.Load())
 	n := skipped - min(skipped, c.taken)
 	c.taken += n
 	return n
@@ -73,7 +73,7 @@ func newBuilder(t *Table) *builder {
 	t.rules = make([]rule, len(t.entries))
 	for i := range t.entries {
 		rule := &t.rules[i]
-		rule.shared = -1
+		rule.shared, rule.ready = -1, t.entries[i].Ready
 		if scope := t.entries[i].Scope; scope != nil {
 			if _, ok := budgets[scope.Prefix]; !ok {
 				budgets[scope.Prefix] = len(budgets)
@@ -83,7 +83,7 @@ func newBuilder(t *Table) *builder {
 		if rule.cel, _ = t.entries[i].Filter.(*CEL); rule.cel == nil {
 			continue
 		}
-		rule.numbers = b.fields(rule.cel)
+		rule.numbers, rule.rest = b.fields(rule.cel), rule.cel.rest
 		program := rule.cel.cfg.Program
 		if len(program.Sources()) > 0 {
 			continue // each has a cache of its own
@@ -121,12 +121,13 @@ func (b *builder) fields(f *CEL) []int {
 	return numbers
 }
 
-// finish divides each list into groups.
+// finish divides the entries of each list.
 func (b *builder) finish() {
 	for source, all := range b.table.bySource {
+		var before []*division
 		for op := range all.live {
 			for _, l := range slices.Concat(all.live[op], all.initial[op]) {
-				b.divide(l, &event.Delta{Source: source, Op: event.Op(op)})
+				before = b.divide(l, &event.Delta{Source: source, Op: event.Op(op)}, before)
 				for _, i := range l.members {
 					b.table.counts[i].in = append(b.table.counts[i].in, l)
 				}
@@ -135,107 +136,67 @@ func (b *builder) finish() {
 	}
 }
 
-// wish is the equality of a field with one value.
-type wish struct {
-	number int
-	value  string
+// division is the entries of a list before and after they are divided.
+type division struct {
+	open   []member
+	within map[string][]member // by namespace
+	list   *list
 }
 
-// divide puts the members of a list into groups. fixed has the source and op of the list: entries
-// whose equalities exclude these are in no group.
-func (b *builder) divide(l *list, fixed *event.Delta) {
-	var open []int
-	wishes := map[wish]int{} // how many entries have it
+// divide puts the members of a list into branches. fixed has the source and op of the list: entries
+// whose equalities exclude these are in no branch. before has the lists of the same source that are
+// divided already.
+func (b *builder) divide(l *list, fixed *event.Delta, before []*division) []*division {
+	d := &division{within: map[string][]member{}, list: l}
 	for _, i := range l.members {
-		rule := &b.table.rules[i]
-		if rule.cel != nil && rule.cel.excludes(fixed) {
+		m := member{entry: i, missing: none, copies: copies}
+		if cel := b.table.rules[i].cel; cel != nil {
+			var excluded bool
+			if m.decided, excluded = cel.fixed(fixed); excluded {
+				continue
+			}
+		}
+		namespaces, all := b.table.entries[i].Scope.Only()
+		if all {
+			d.open = append(d.open, m)
 			continue
 		}
-		if namespaces, all := b.table.entries[i].Scope.Only(); !all {
-			l.addWithin(i, namespaces)
-			continue
-		}
-		if rule.cel == nil {
-			open = append(open, i)
-			continue
-		}
-		open = append(open, i)
-		for n := range rule.cel.equalities {
-			for _, value := range rule.cel.equalities[n].Values {
-				wishes[wish{rule.numbers[n], value}]++
+		for _, namespace := range namespaces {
+			if in := d.within[namespace]; namespace != "" && (len(in) == 0 || in[len(in)-1].entry != i) {
+				d.within[namespace] = append(in, m)
 			}
 		}
 	}
-	groups := map[int]*group{}
-	var order []int
-	for _, i := range open {
-		n := b.choose(i, wishes)
-		if n < 0 {
-			l.asked = append(l.asked, i)
-			continue
-		}
-		rule := &b.table.rules[i]
-		e, number := &rule.cel.equalities[n], rule.numbers[n]
-		g := groups[number]
-		if g == nil {
-			g = &group{field: &e.Field, number: number, byValue: map[string][]int{}}
-			groups[number], order = g, append(order, number)
-		}
-		g.all = append(g.all, i)
-		for _, value := range e.Values {
-			g.byValue[value] = append(g.byValue[value], i)
+	for _, other := range before {
+		if d.equal(other) {
+			l.open, l.within = other.list.open, other.list.within
+			return before
 		}
 	}
-	for _, number := range order {
-		l.groups = append(l.groups, *groups[number])
+	l.open, l.within = b.branch(d.open), make(map[string]*branch, len(d.within))
+	for namespace, members := range d.within {
+		l.within[namespace] = b.branch(members)
 	}
+	return append(before, d)
 }
 
-// addWithin adds an entry that sees the objects of some namespaces.
-func (l *list) addWithin(entry int, namespaces []string) {
-	if l.within == nil {
-		l.within = make(map[string][]int)
-	}
-	for _, namespace := range namespaces {
-		if all := l.within[namespace]; len(all) == 0 || all[len(all)-1] != entry {
-			l.within[namespace] = append(all, entry)
-		}
-	}
+// equal reports whether two lists have the same branches.
+func (d *division) equal(other *division) bool {
+	return slices.Equal(d.open, other.open) && maps.EqualFunc(d.within, other.within, slices.Equal[[]member])
 }
 
-// choose returns the equality by which an entry is looked up: the one whose values the fewest other
-// entries share. -1: there is none. Of two that are equal in this, it prefers a field that every
-// object has, because a missing field requires a test of the whole group.
-func (b *builder) choose(entry int, wishes map[wish]int) int {
-	rule, best, fewest := &b.table.rules[entry], -1, math.MaxInt
-	if rule.cel == nil {
-		return -1
-	}
-	for n := range rule.cel.equalities {
-		e, sharers := &rule.cel.equalities[n], 0
-		if e.Field.Fixed() {
-			continue
-		}
-		for _, value := range e.Values {
-			sharers += wishes[wish{rule.numbers[n], value}]
-		}
-		if sharers < fewest || sharers == fewest && e.Field.Always() && !rule.cel.equalities[best].Field.Always() {
-			best, fewest = n, sharers
-		}
-	}
-	return best
-}
-
-// excludes reports whether the equalities of the filter exclude the op or the source of a delta.
-func (f *CEL) excludes(d *event.Delta) bool {
+// fixed returns the equalities of the filter about the op and the source, as bits, and whether they
+// exclude those of a delta.
+func (f *CEL) fixed(d *event.Delta) (decided uint64, excluded bool) {
 	for i := range f.equalities {
 		e := &f.equalities[i]
 		if !e.Field.Fixed() {
 			continue
 		}
 		if value, _ := e.Field.Read(d); !e.Holds(value) {
-			return true
+			return 0, true
 		}
+		decided |= 1 << i
 	}
-	return false
+	return decided, false
 }

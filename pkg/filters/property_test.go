@@ -1,8 +1,10 @@
 package filters_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -76,7 +78,10 @@ func drawObject(t testing.TB, rt *rapid.T, _ string) *event.Object {
 		}
 		return strings.Join(parts, ",")
 	}
-	text := `{"metadata":{"name":"x","namespace":"` + rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "namespace") + `"`
+	text := `{"metadata":{"name":"x"`
+	if namespace := rapid.SampledFrom([]string{"a", "a", "b", "c", ""}).Draw(rt, "namespace"); namespace != "" {
+		text += `,"namespace":"` + namespace + `"`
+	}
 	if rapid.Bool().Draw(rt, "labels") {
 		text += `,"labels":{` + fields("app") + `}`
 	}
@@ -95,35 +100,72 @@ func drawObject(t testing.TB, rt *rapid.T, _ string) *event.Object {
 
 // route is a generated route: its filter without a table, and the counts of its table.
 type route struct {
-	text               string
-	program            *expr.Program
-	entry              filters.Entry
-	absent, turnedDown int
+	text          string
+	program       *expr.Program
+	entry         filters.Entry
+	alone         *filters.CEL
+	table, single counted // by the table, and by alone
+	turnedDown    int
 }
 
+// counted has the missing fields that a filter counted and logged.
+type counted struct {
+	absent uint64
+	log    bytes.Buffer
+}
+
+func (c *counted) filter(program *expr.Program) *filters.CEL {
+	log := slog.NewTextHandler(&c.log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})
+	return filters.NewCEL(filters.CELConfig{
+		Program: program, Log: slog.New(log), Absent: func(n uint64) { c.absent += n },
+		Place: func(e *expr.EvalError) string { return fmt.Sprintf("%s:%d:%d", e.Define, e.Line, e.Column) },
+	})
+}
+
+// drawRoutes generates families of routes, whose filters are the same or differ in a constant.
 func drawRoutes(t testing.TB, rt *rapid.T, w *world) []*route {
 	t.Helper()
 	programs := map[string]*expr.Program{}
 	var routes []*route
-	for range rapid.IntRange(1, 12).Draw(rt, "routes") {
+	for range rapid.IntRange(1, 6).Draw(rt, "families") {
 		sources := rapid.SliceOfNDistinct(rapid.SampledFrom(w.sources), 1, len(w.sources), rapid.ID).Draw(rt, "sources")
 		slices.Sort(sources)
-		r := &route{text: drawFilter(rt, w.conditions(sources), 2), entry: filters.Entry{Initial: rapid.Bool().Draw(rt, "initial"), Born: rapid.IntRange(0, 2).Draw(rt, "born")}}
-		key := r.text + strings.Join(sources, " ")
-		if programs[key] == nil {
-			program, err := w.env.Compile(r.text, expr.Filter, sources...)
-			if err != nil {
-				t.Fatal(r.text, err)
+		family := drawFilter(rt, w.conditions(sources), 2)
+		for range rapid.IntRange(1, 12).Draw(rt, "routes") {
+			r := &route{text: strings.ReplaceAll(family, `"a"`, rapid.SampledFrom([]string{`"a"`, `"a"`, `"b"`, `"c"`}).Draw(rt, "constant"))}
+			key := r.text + strings.Join(sources, " ")
+			if programs[key] == nil {
+				program, err := w.env.Compile(r.text, expr.Filter, sources...)
+				if err != nil {
+					t.Fatal(r.text, err)
+				}
+				programs[key] = program
 			}
-			programs[key] = program
+			r.program = programs[key]
+			r.entry = filters.Entry{
+				Initial: rapid.Bool().Draw(rt, "initial"), Born: rapid.IntRange(0, 2).Draw(rt, "born"),
+				Ops: rapid.SampledFrom(opSets()).Draw(rt, "ops"), Sources: sources, Filter: r.table.filter(r.program),
+			}
+			if rapid.IntRange(0, 3).Draw(rt, "scoped") == 0 {
+				r.entry.Scope = &filters.Scope{Namespaces: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "*", ""}), 0, 3).Draw(rt, "namespaces")}
+			}
+			r.alone = r.single.filter(r.program)
+			routes = append(routes, r)
 		}
-		r.program = programs[key]
-		r.entry.Ops = rapid.SliceOfN(rapid.SampledFrom(event.SourceOps()), 1, 5).Draw(rt, "ops")
-		r.entry.Sources = sources
-		r.entry.Filter = filters.NewCEL(filters.CELConfig{Program: r.program, Absent: func() { r.absent++ }})
-		routes = append(routes, r)
 	}
 	return routes
+}
+
+// opSets are the ops of generated routes: most have the same, so that they share lists.
+func opSets() [][]event.Op {
+	return [][]event.Op{
+		event.SourceOps(), event.SourceOps(), {event.Added, event.Updated, event.Deleted}, {event.Updated}, {event.Deleted, event.Deselected, event.Deleted}, {event.Sync},
+	}
 }
 
 func drawDelta(t testing.TB, rt *rapid.T, w *world) *event.Delta {
@@ -147,7 +189,7 @@ func (r *route) wants(d *event.Delta) bool {
 }
 
 // check compares the verdict of a table with the result of the expression alone.
-func (r *route) check(t testing.TB, d *event.Delta, m filters.Match, absent int) {
+func (r *route) check(t testing.TB, d *event.Delta, m filters.Match, absent uint64) {
 	t.Helper()
 	ok, err := r.program.Match(t.Context(), expr.Input{Delta: d})
 	switch {
@@ -174,7 +216,8 @@ func (r *route) check(t testing.TB, d *event.Delta, m filters.Match, absent int)
 }
 
 // checkTable: for any routes and deltas, the expression, the filter alone and the table agree. They
-// also agree on the counts of missing fields and of excluded deltas.
+// also agree on the counts of missing fields and of excluded deltas, whenever these are read, and
+// on the one message about a missing field.
 func checkTable(t *testing.T, w *world) func(*rapid.T) {
 	return func(rt *rapid.T) {
 		routes := drawRoutes(t, rt, w)
@@ -182,41 +225,83 @@ func checkTable(t *testing.T, w *world) func(*rapid.T) {
 		for _, r := range routes {
 			entries = append(entries, r.entry)
 		}
-		table := filters.NewTable(entries)
-		for range rapid.IntRange(1, 6).Draw(rt, "deltas") {
-			d := drawDelta(t, rt, w)
-			found := map[int]filters.Match{}
-			last := -1
-			for _, m := range table.Match(t.Context(), d, nil) {
-				if m.Entry <= last {
-					t.Fatalf("entry %d stands behind %d", m.Entry, last)
-				}
-				found[m.Entry], last = m, m.Entry
-			}
-			for i, r := range routes {
-				m, mentioned := found[i]
-				absent := r.absent
-				r.absent = 0
-				if !r.wants(d) {
-					if mentioned || absent > 0 {
-						t.Fatalf("route %d does not want %s", i, d)
-					}
-					continue
-				}
-				r.check(t, d, m, absent)
-				if alone := table.Evaluate(t.Context(), i, d); alone.Verdict != m.Verdict || r.absent != absent {
-					t.Fatalf("%s: verdict %d in the table and %d alone, absent %d and %d", r.text, m.Verdict, alone.Verdict, absent, r.absent)
-				}
-				r.absent = 0
-				if !mentioned {
-					r.turnedDown++
-				}
+		table, skipped := filters.NewTable(entries), make([]uint64, len(routes))
+		var some []*event.Delta
+		for range rapid.IntRange(1, 4).Draw(rt, "objects") {
+			some = append(some, drawDelta(t, rt, w))
+		}
+		for range rapid.IntRange(1, 12).Draw(rt, "deltas") {
+			matchOne(t, table, routes, rapid.SampledFrom(some).Draw(rt, "delta"))
+			if rapid.Bool().Draw(rt, "read") {
+				read(t, table, routes, skipped)
 			}
 		}
+		read(t, table, routes, skipped)
 		for i, r := range routes {
-			if n := table.Skipped(i); n != uint64(r.turnedDown) || table.Skipped(i) != 0 {
-				t.Fatalf("%s: %d turned down, want %d", r.text, n, r.turnedDown)
+			if table.Skipped(i) != 0 || r.table.absent != r.single.absent {
+				t.Fatalf("%s: counts are read twice", r.text)
 			}
+			if r.table.log.String() != r.single.log.String() || strings.Count(r.table.log.String(), "\n") > 1 {
+				t.Fatalf("%s: the table logs %q, the filter %q", r.text, r.table.log.String(), r.single.log.String())
+			}
+		}
+	}
+}
+
+// matchOne compares the verdicts of the table about a delta with those of the filters alone.
+func matchOne(t *testing.T, table *filters.Table, routes []*route, d *event.Delta) {
+	t.Helper()
+	found := map[int]filters.Match{}
+	last := -1
+	for _, m := range table.Match(t.Context(), d, nil) {
+		if m.Entry <= last {
+			t.Fatalf("entry %d stands behind %d", m.Entry, last)
+		}
+		found[m.Entry], last = m, m.Entry
+	}
+	for i, r := range routes {
+		m, mentioned := found[i]
+		if !r.wants(d) {
+			if mentioned {
+				t.Fatalf("route %d does not want %s", i, d)
+			}
+			continue
+		}
+		if !mentioned {
+			r.turnedDown++
+		}
+		if !r.entry.Scope.Sees(d.Object().Home()) {
+			if mentioned {
+				t.Fatalf("route %d does not see %s", i, d)
+			}
+			continue
+		}
+		before := r.single.absent
+		ok, err := r.alone.Match(t.Context(), d)
+		alone := filters.Match{Verdict: filters.Filtered, Err: err}
+		switch {
+		case err != nil:
+			alone.Verdict = filters.Failed
+		case ok:
+			alone.Verdict = filters.Matched
+		}
+		if alone.Verdict != m.Verdict {
+			t.Fatalf("%s: verdict %d in the table and %d alone", r.text, m.Verdict, alone.Verdict)
+		}
+		r.check(t, d, m, r.single.absent-before)
+	}
+}
+
+// read reads the counts of a table, and compares them with those of the filters alone.
+func read(t *testing.T, table *filters.Table, routes []*route, skipped []uint64) {
+	t.Helper()
+	for i, r := range routes {
+		skipped[i] += table.Skipped(i)
+		if skipped[i] != uint64(r.turnedDown) {
+			t.Fatalf("%s: %d turned down, want %d", r.text, skipped[i], r.turnedDown)
+		}
+		if r.table.absent != r.single.absent {
+			t.Fatalf("%s: the table has counted %d missing fields, the filter %d", r.text, r.table.absent, r.single.absent)
 		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
-	"github.com/deltarouter/deltarouter/internal/expr/equality"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -67,8 +67,9 @@ type Match struct {
 //
 // It knows the equalities with constants of [CEL] filters. A route with equalities is in a hash
 // table under the values of one of them: the one that the fewest other routes share. A delta with
-// another value does not visit the route. Equal filters are evaluated once per delta. A route with
-// a scope of some namespaces is in a hash table under these instead.
+// another value does not visit the route, nor does one without the field, unless it has to evaluate
+// the filter. Equal filters are evaluated once per delta. A route with a scope of some namespaces
+// is looked up by these first.
 type Table struct {
 	entries  []Entry
 	rules    []rule // by entry
@@ -77,12 +78,16 @@ type Table struct {
 	counts   []count   // by entry
 }
 
-// rule is the table's analysis of an entry's filter.
+// rule is the table's analysis of an entry. The fields that each verdict needs come first: with
+// thousands of routes, they are not in the cache of the CPU.
 type rule struct {
-	cel     *CEL  // nil: another type of filter
-	numbers []int // of the fields of its equalities
-	shared  int   // index in readings.answers, shared by equal filters; -1: no equal one
-	budget  int   // index in readings.budgets, shared by the entries of a scope's prefix
+	cel       *CEL // nil: another type of filter
+	ready     <-chan struct{}
+	mentioned atomic.Uint64 // verdicts that Match returned
+	shared    int           // index in readings.answers, shared by equal filters; -1: no equal one
+	budget    int           // index in readings.budgets, shared by the entries of a scope's prefix
+	rest      bool          // the filter has conditions that are no equalities
+	numbers   []int         // of the fields of its equalities
 }
 
 // lists contains the entries of one source by op. initial has the entries that want Initial deltas.
@@ -164,7 +169,10 @@ func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match 
 		if d.Initial && l.born < d.Transit().Epoch {
 			continue
 		}
-		dst = t.look(ctx, l, r, dst)
+		dst = t.look(ctx, l.open, r, dst)
+		if len(l.within) > 0 {
+			dst = t.look(ctx, l.within[d.Object().Home()], r, dst)
+		}
 		l.seen.Add(1)
 	}
 	slices.SortFunc(dst[first:], func(a, b Match) int { return a.Entry - b.Entry })
@@ -173,43 +181,22 @@ func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match 
 	return dst
 }
 
-// look appends the verdicts about the entries of one list.
-func (t *Table) look(ctx context.Context, l *list, r *readings, dst []Match) []Match {
-	if len(l.within) > 0 {
-		for _, i := range l.within[r.delta.Object().Home()] {
-			dst = t.consider(ctx, i, r, dst)
-		}
-	}
-	for _, i := range l.asked {
-		dst = t.consider(ctx, i, r, dst)
-	}
-	for g := range l.groups {
-		group := &l.groups[g]
-		entries := group.all // the value is unknown
-		if value, state := r.of(group.field, group.number); state == equality.Known {
-			entries = group.byValue[value]
-		}
-		for _, i := range entries {
-			dst = t.consider(ctx, i, r, dst)
-		}
-	}
-	return dst
-}
-
-// consider appends the verdict about one entry, unless its equalities exclude the delta.
-func (t *Table) consider(ctx context.Context, i int, r *readings, dst []Match) []Match {
+// consider appends the verdict about one entry, unless its equalities exclude the delta. The object
+// is in the scope of the entry.
+func (t *Table) consider(ctx context.Context, c candidate, r *readings, dst []Match) []Match {
+	i := int(c.entry)
 	m, rule := Match{Entry: i}, &t.rules[i]
-	if !t.Sees(i, r.delta) {
-		return dst
-	}
 	j := unknown
-	if rule.cel != nil {
+	switch {
+	case c.holds && !rule.rest:
+		j = yes
+	case !c.holds && rule.cel != nil:
 		j = rule.cel.judge(r, rule.numbers)
 	}
 	switch {
 	case j == no:
 		return dst
-	case !ready(t.entries[i].Ready):
+	case !ready(rule.ready):
 		m.Verdict = Unready
 	case j == yes:
 		m.Verdict = Matched
@@ -218,7 +205,7 @@ func (t *Table) consider(ctx context.Context, i int, r *readings, dst []Match) [
 	default:
 		m = t.Evaluate(ctx, i, r.delta)
 	}
-	t.counts[i].mentioned.Add(1)
+	rule.mentioned.Add(1)
 	return append(dst, m)
 }
 

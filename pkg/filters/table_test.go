@@ -129,22 +129,27 @@ func TestNoAllocation(t *testing.T) {
 }
 
 // TestTurningDownIsFree: a delta that equalities exclude costs no allocation, with and without the
-// field.
+// field, in few routes and in many.
 func TestTurningDownIsFree(t *testing.T) {
 	if raceDetector {
 		t.Skip("hack/test.sh runs it without the race detector")
 	}
-	var entries []filters.Entry
-	for _, text := range []string{`object.metadata.name == "b" && changed("spec")`, `object.metadata.labels.app == "x"`, `op == "deleted"`, `object.metadata.name == "c"`} {
-		entries = append(entries, filters.Entry{Sources: []string{"pods"}, Ops: event.Ops(), Filter: filters.NewCEL(filters.CELConfig{Program: compile(t, text)})})
-	}
-	table, d, ctx := filters.NewTable(entries), delta(t, "pods", event.Added, "c"), t.Context()
-	buffer := make([]filters.Match, 0, 2)
-	if n := testing.AllocsPerRun(100, func() { buffer = table.Match(ctx, d, buffer[:0]) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-	if len(buffer) != 1 || buffer[0] != (filters.Match{Entry: 3, Verdict: filters.Matched}) {
-		t.Errorf("got %v", buffer)
+	for _, routes := range []int{1, 20} {
+		var entries []filters.Entry
+		for range routes {
+			for _, text := range []string{`object.metadata.name == "b" && changed("spec")`, `object.metadata.labels.app == "x"`, `op == "deleted"`} {
+				entries = append(entries, filters.Entry{Sources: []string{"pods"}, Ops: event.Ops(), Filter: filters.NewCEL(filters.CELConfig{Program: compile(t, text)})})
+			}
+		}
+		entries = append(entries, filters.Entry{Sources: []string{"pods"}, Ops: event.Ops(), Filter: filters.NewCEL(filters.CELConfig{Program: compile(t, `object.metadata.name == "c"`)})})
+		table, d, ctx := filters.NewTable(entries), delta(t, "pods", event.Added, "c"), t.Context()
+		buffer := make([]filters.Match, 0, 2)
+		if n := testing.AllocsPerRun(100, func() { buffer = table.Match(ctx, d, buffer[:0]) }); n != 0 {
+			t.Errorf("%d routes: %v allocations", len(entries), n)
+		}
+		if len(buffer) != 1 || buffer[0] != (filters.Match{Entry: len(entries) - 1, Verdict: filters.Matched}) {
+			t.Errorf("%d routes: got %v", len(entries), buffer)
+		}
 	}
 }
 
@@ -216,7 +221,7 @@ func TestEnters(t *testing.T) {
 		{`changed("spec.hot")`, all, cold, hot, false},
 	} {
 		program := compile(t, test.filter)
-		table := filters.NewTable([]filters.Entry{{Sources: []string{"pods"}, Ops: test.ops, Filter: filters.NewCEL(filters.CELConfig{Program: program, Absent: func() { t.Error("counted") }})}})
+		table := filters.NewTable([]filters.Entry{{Sources: []string{"pods"}, Ops: test.ops, Filter: filters.NewCEL(filters.CELConfig{Program: program, Absent: func(uint64) { t.Error("counted") }})}})
 		d := &event.Delta{Source: "pods", Op: event.Updated, Old: test.old, New: test.now}
 		var budget expr.Budget
 		if got := table.Enters(t.Context(), 0, d, &budget); got != test.want {

@@ -32,8 +32,9 @@ func (s *Set) when(p *compile.Route) pipeline.When {
 func (s *Set) filter(p *compile.Route, program *expr.Program, f *config.Filter, cache expr.Cache) filters.Filter {
 	absent := s.env.Metrics.RouteErrors.WithLabelValues(p.Name, "absent")
 	return filters.NewCEL(filters.CELConfig{
-		Program: program, Cache: cache, Log: s.env.Log.With("route", p.Name), Absent: absent.Inc,
-		Place: func(e *expr.EvalError) string { return compile.Place(p.Config, f.For(e.Source), e) },
+		Program: program, Cache: cache, Log: s.env.Log.With("route", p.Name),
+		Absent: func(deltas uint64) { absent.Add(float64(deltas)) },
+		Place:  func(e *expr.EvalError) string { return compile.Place(p.Config, f.For(e.Source), e) },
 	})
 }
 
