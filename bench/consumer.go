@@ -31,6 +31,9 @@ func (c *consumer) synced() error {
 	c.result.CPUPerObject = micros(cpu()-c.atSync) / float64(c.objects)
 	c.result.HeapPerObject = (float64(heap()) - float64(c.heap)) / float64(c.objects)
 	c.atSync = cpu()
+	runtime.GC()
+	c.result.GCPerObject = 1000 * micros(cpu()-c.atSync) / float64(c.objects)
+	c.atSync = cpu()
 	response, err := http.Post(c.url+"/go", "", nil)
 	if err != nil {
 		return err

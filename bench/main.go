@@ -2,7 +2,7 @@
 // changes of the same 5 KB pods, from its own server, with one index over spec.nodeName and without
 // managedFields in both.
 //
-//	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|checkpoint|routes|indexes|loops|process|webhook|fleet|workers|hop|scaling|whole]
+//	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|checkpoint|routes|indexes|loops|process|webhook|fleet|workers|hop|scaling|scale|whole]
 //	go -C bench run . -write ../docs/BENCHMARKS.md
 //	go -C bench run . -namespaces
 //	go -C bench run . -restart [-wire-pods N] [-sandbox-pods N] [-rounds ROUNDS]
@@ -47,6 +47,7 @@ type result struct {
 	CPUPerUpdate  float64 // µs
 	CPUPerObject  float64 // µs, until synced
 	HeapPerObject float64 // bytes
+	GCPerObject   float64 // ns, of one collection
 	PeakRSS       float64 // MB
 }
 
@@ -76,7 +77,7 @@ func main() {
 	n := flag.Int("n", 20_000, "pods")
 	m := flag.Int("m", 60_000, "updates")
 	rounds := flag.Int("rounds", 3, "how often to measure each")
-	only := flag.String("only", "", "measure nothing but: informer, checkpoint, routes, indexes, loops, rules, process, webhook, fleet, workers, hop, scaling, whole; or some of them, separated by commas")
+	only := flag.String("only", "", "measure nothing but: informer, checkpoint, routes, indexes, loops, rules, process, webhook, fleet, workers, hop, scaling, scale, whole; or some of them, separated by commas")
 	document := flag.String("write", "", "write the ratios of the measured parts into this document, and its charts into img beside it")
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
 	url := flag.String("url", "", "used by the command itself: the server")
@@ -159,6 +160,7 @@ func parts(only, document string, n, m, rounds int) error {
 		{"workers", func() error { return compareWork(out, rounds) }},
 		{"hop", func() error { return compareHop(rounds) }},
 		{"scaling", func() error { return compareScaling(out, rounds) }},
+		{"scale", func() error { return compareScale(n, rounds) }},
 		{"whole", func() error { return compareWhole(out, n/4, m/6, rounds) }},
 	} {
 		order = append(order, part.name)
@@ -230,7 +232,7 @@ func informerTable(results map[string][]result, sizes string) report.Table {
 			"the lines. Figures as a multiple of the router's. " + sizes,
 		Labels: []string{"program"},
 		Columns: []report.Column{
-			{Name: "CPU µs/update", Format: "%.1f"}, {Name: "CPU µs/object", Format: "%.1f"}, {Name: "heap B/object", Format: "%.0f"}, {Name: "RSS MB", Format: "%.0f"},
+			{Name: "CPU µs/update", Format: "%.1f"}, {Name: "CPU µs/object", Format: "%.1f"}, {Name: "heap B/object", Format: "%.0f"}, {Name: "GC ns/object", Format: "%.0f"}, {Name: "RSS MB", Format: "%.0f"},
 			{Name: "CPU per update", Format: "%.2f", Ratio: true, Chart: &report.Chart{Name: "informer-cpu", Title: "CPU to watch an update, as a multiple of the router's"}},
 			{Name: "CPU per object of the list", Format: "%.2f", Ratio: true},
 			{Name: "heap per object", Format: "%.2f", Ratio: true, Chart: &report.Chart{Name: "informer-heap", Title: "Heap for a cached pod, as a multiple of the router's"}},
@@ -248,7 +250,7 @@ func informerTable(results map[string][]result, sizes string) report.Table {
 			r.HeapPerObject, heap = report.None(), report.None()
 		}
 		t.Rows = append(t.Rows, report.Row{Labels: []string{describe(c.name)}, Figures: []float64{
-			r.CPUPerUpdate, r.CPUPerObject, r.HeapPerObject, r.PeakRSS,
+			r.CPUPerUpdate, r.CPUPerObject, r.HeapPerObject, r.GCPerObject, r.PeakRSS,
 			r.CPUPerUpdate / ours.CPUPerUpdate, r.CPUPerObject / ours.CPUPerObject, heap, r.PeakRSS / ours.PeakRSS,
 		}})
 	}
@@ -272,6 +274,7 @@ func medianOf(rs []result) result {
 		CPUPerUpdate:  median(rs, func(r result) float64 { return r.CPUPerUpdate }),
 		CPUPerObject:  median(rs, func(r result) float64 { return r.CPUPerObject }),
 		HeapPerObject: median(rs, func(r result) float64 { return r.HeapPerObject }),
+		GCPerObject:   median(rs, func(r result) float64 { return r.GCPerObject }),
 		PeakRSS:       median(rs, func(r result) float64 { return r.PeakRSS }),
 	}
 }
