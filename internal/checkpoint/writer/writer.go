@@ -16,7 +16,7 @@ import (
 
 // The pace of a Writer.
 const (
-	intentWait  = 10 * time.Millisecond  // from the first intent of a batch to its transaction
+	intentWait  = 10 * time.Millisecond  // from a write to the next one that only intents need
 	cutInterval = time.Second            // the shortest time between two cuts
 	maxInterval = 5 * time.Second        // the longest time between two cuts, by the budget
 	writeShare  = 10                     // the part of a core, as 1/n, that writing may use
@@ -41,8 +41,9 @@ type store interface {
 	Cluster() string
 }
 
-// Writer writes to a DB while the router runs: intents 10 ms after they were registered, cuts once
-// a second, or up to five seconds apart if writing would use more than a tenth of a core.
+// Writer writes to a DB while the router runs: intents at once, or together 10 ms after the write
+// before; cuts once a second, or up to five seconds apart if writing would use more than a tenth of
+// a core.
 //
 // A failed write loses nothing: its changes are kept and written together with later ones, gates
 // stay closed, [Writer.Err] returns the error, and the next attempt follows after a backoff of 100
@@ -139,7 +140,7 @@ func (w *Writer) Run(ctx context.Context) {
 	intents := time.NewTimer(intentWait)
 	intents.Stop()
 	defer intents.Stop()
-	var last time.Time // when a cut was made
+	var last, wrote time.Time // when a cut was made, and when a write ended
 	for {
 		cut := false
 		select {
@@ -147,7 +148,7 @@ func (w *Writer) Run(ctx context.Context) {
 			return
 		case <-w.wake:
 			if w.Err() == nil { // otherwise the next attempt writes them
-				intents.Reset(intentWait)
+				intents.Reset(max(0, intentWait-time.Since(wrote)))
 			}
 			continue
 		case <-w.soon:
@@ -166,6 +167,7 @@ func (w *Writer) Run(ctx context.Context) {
 		}
 		wait, ok := w.step(cut)
 		<-w.turn
+		wrote = time.Now()
 		if !ok {
 			intents.Stop()
 		}
