@@ -52,8 +52,9 @@ func TestCallRecords(t *testing.T) {
 	for _, secret := range []bool{false, true} {
 		t.Run(fmt.Sprintf("secret %t", secret), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := start(t, pipeline.Route{Sinks: to(&recordingSink{}), Handler: handlerFunc(recorded), HandlerName: "h", Secret: secret})
+				b := open(t, pipeline.Route{Sinks: to(&recordingSink{}), Handler: handlerFunc(recorded), HandlerName: "h", Secret: secret})
 				b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Added, "c", 0, 3))
+				b.Start(t.Context()) // with one batch
 				b.drain()
 				got := recordsOf(t, b.letters.all)
 				if secret {

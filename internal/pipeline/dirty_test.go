@@ -125,8 +125,9 @@ func TestDirtyOfSinks(t *testing.T) {
 			}
 			return nil
 		}
-		b := startDurable(t, pipeline.Route{Sinks: to(quick, slow)})
+		b := openAs(t, pipeline.Config{Store: fakeStore{}}, pipeline.Route{Sinks: to(quick, slow)})
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
+		b.Start(t.Context()) // with one batch
 		pass(time.Second)
 		b.dirty("the second sink hangs", "1 added a@1 s0", "2 added b@2 s0")
 		open()
@@ -180,8 +181,8 @@ func TestDirtyBeforeLetters(t *testing.T) {
 		k, written := fakeStore{}, make(chan struct{})
 		b := openAs(t, pipeline.Config{Store: k}, pipeline.Route{Name: "r", Sinks: to(s)})
 		b.letters.refuse = func(checkpoint.Letter) error { <-written; return nil }
-		b.Start(t.Context())
 		b.admit(delta(t, event.Added, "bad", 0, 1), delta(t, event.Added, "good", 0, 2))
+		b.Start(t.Context()) // with one batch
 		pass(time.Second)
 		k.write(t, b.Dirty())
 		close(written)

@@ -170,10 +170,11 @@ func TestDeadLettersInOneWrite(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				route.Batch = pipeline.Batch{Size: 64, Wait: time.Millisecond}
-				b := start(t, route)
+				b := open(t, route)
 				for i := range 64 {
 					b.admit(delta(t, event.Added, fmt.Sprintf("n%d", i), 0, i+1))
 				}
+				b.Start(t.Context()) // with one batch
 				pass(time.Second)
 				if len(b.letters.all) != 64 || b.letters.writes != 1 {
 					t.Errorf("%d letters in %d writes", len(b.letters.all), b.letters.writes)

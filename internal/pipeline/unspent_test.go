@@ -33,12 +33,15 @@ func TestLimitUnspent(t *testing.T) {
 	// Guarantee: limit
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{Sinks: to(s), Handler: some, Limit: pipeline.Limit{Key: initials, Every: 10 * time.Minute, Burst: 2}})
+		b := open(t, pipeline.Route{Sinks: to(s), Handler: some, Limit: pipeline.Limit{Key: initials, Every: 10 * time.Minute, Burst: 2}})
 		version := 0
 		admit := func(names ...string) {
 			for _, name := range names {
 				version++
 				b.admit(delta(t, event.Updated, name, 0, version))
+			}
+			if version == len(names) {
+				b.Start(t.Context()) // with one batch
 			}
 			pass(time.Second)
 		}
@@ -64,25 +67,27 @@ func TestLimitFailed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, held := &recordingSink{}, &recordingSink{}
 				limit := pipeline.Limit{Key: initials, Every: time.Hour}
-				b := start(t,
+				b := open(t,
 					pipeline.Route{Sinks: to(s), Handler: some, OnFailure: onFailure, Limit: limit},
 					pipeline.Route{Sinks: []pipeline.NamedSink{{Name: "held", Sink: held}}, Handler: some, OnFailure: onFailure, Limit: limit, Ops: edges, Existing: true, When: pipeline.When{Filter: whenOn, Version: "1"}},
 				)
+				b.admit(conditionDelta(t, event.Added, "b1-fail", 1, true), conditionDelta(t, event.Added, "b2", 2, true))
+				b.Start(t.Context()) // with one batch
+				pass(time.Second)
 				for i, name := range []string{"a1-fail", "a2", "a3"} {
-					b.admit(conditionDelta(t, event.Added, name, i+1, true))
+					b.admit(conditionDelta(t, event.Added, name, i+3, true))
 					if i == 0 {
 						pass(time.Second)
 					}
 				}
-				b.admit(conditionDelta(t, event.Added, "b1-fail", 4, true), conditionDelta(t, event.Added, "b2", 5, true))
 				pass(time.Minute)
-				equal(t, "sink", reported(t, s), "a2@2")
-				equal(t, "sink of the condition", reported(t, held), "a2@2", "b2@5")
+				equal(t, "sink", reported(t, s), "a2@4")
+				equal(t, "sink of the condition", reported(t, held), "b2@2", "a2@4")
 				pass(time.Hour)
 				b.admit(conditionDelta(t, event.Added, "b3", 6, true))
 				pass(time.Second)
-				equal(t, "an hour later", reported(t, s), "a2@2", "b3@6 +1")
-				equal(t, "of the condition", reported(t, held), "a2@2", "b2@5", "a3@3", "b3@6")
+				equal(t, "an hour later", reported(t, s), "a2@4", "b3@6 +1")
+				equal(t, "of the condition", reported(t, held), "b2@2", "a2@4", "a3@5", "b3@6")
 				b.balanced("route0")
 				b.balanced("route1")
 			})

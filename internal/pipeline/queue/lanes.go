@@ -109,8 +109,9 @@ func (l *Lanes) NextDue() (at time.Time) {
 	return at
 }
 
-// Wake makes ready the lanes whose delay is over, and those whose objects are on disk.
-func (l *Lanes) Wake(now time.Time) {
+// Wake makes ready the lanes whose delay is over, and those whose objects are on disk. It reports
+// whether there are any of the latter.
+func (l *Lanes) Wake(now time.Time) (opened bool) {
 	l.now = now
 	for len(l.delayed) > 0 && !l.delayed[0].at.After(now) {
 		if s := heap.Pop(&l.delayed).(*Lane); l.wakeUp(s, now) {
@@ -121,7 +122,9 @@ func (l *Lanes) Wake(now time.Time) {
 	for s := l.gated.head; s != nil && s.lane.head.durable(); s = l.gated.head {
 		l.gated.remove(s)
 		l.makeReady(s)
+		opened = true
 	}
+	return opened
 }
 
 // WakeAll makes all delayed lanes ready, but not the debouncing ones.

@@ -176,11 +176,14 @@ func (c *Crew) step(w *worker) step {
 func (c *Crew) poll(w *worker) step {
 	r, b := c.route, c.route.backlog
 	now := r.now() // read under the lock, so that it is not before the time of any entry
-	b.Queue.Lanes.Wake(now)
+	if b.Queue.Lanes.Wake(now) {
+		c.leader.GateOpened()
+	}
 	p := c.plan(now)
 	if p.Take > 0 {
-		c.leader.Taken()
-		if w.batch = b.Queue.Take(p.Take, w.batch[:0], b.Pass); b.Rules.Limit.On() {
+		w.batch = b.Queue.Take(p.Take, w.batch[:0], b.Pass)
+		c.leader.Taken(now, len(w.batch))
+		if b.Rules.Limit.On() {
 			r.changed()
 		}
 		if len(w.batch) > 0 {
@@ -211,7 +214,7 @@ func (c *Crew) view(now time.Time) schedule.View {
 		v.Sinks = r.links.sinks(now)
 	}
 	if !b.Draining && !config.Grouped {
-		v.Wait = config.Batch.Wait
+		v.Wait, v.Steady = config.Batch.Wait, config.Debounce.Quiet > 0
 	}
 	return v
 }

@@ -21,9 +21,16 @@ type Leader struct {
 	want   int       // the leader waits until so many deltas are ready; 0: not for a number
 	parked bool      // the leader waits, and was not signalled since
 	due    time.Time // the time to which the timer is set; zero: it is not set
-	// the deadline of the incomplete batch; zero: there is none
-	until time.Time
+	until  time.Time // the deadline of the incomplete batch, if it is View.Steady; zero: there is none
+
+	taken [few]time.Time // when the last deltas were taken, the latest first
+	tried time.Time      // when a batch turned out to be empty; zero: it may have deltas now
 }
+
+// few is the number of deltas within View.Wait that are taken at once: an incomplete batch waits
+// until fewer than few were taken within that time. So a delta does not wait while they are rare,
+// and when they are frequent one batch is taken in each Wait.
+const few = 3
 
 // NewLeader returns the Leader of a route.
 func NewLeader(clock timer.Clock) *Leader {
@@ -84,9 +91,12 @@ type View struct {
 	NextDue time.Time // when the next delayed lane can be taken; zero: there is none
 	// closed when a gated lane can be taken; nil: there is none
 	Gate  <-chan struct{}
-	Sinks Sinks         // not used if no delta is ready
-	Size  int           // the maximum size of a batch
-	Wait  time.Duration // how long an incomplete batch waits for more
+	Sinks Sinks // not used if no delta is ready
+	Size  int   // the maximum size of a batch
+	// Wait is the time of the route within which few deltas are taken in batches that are not full.
+	Wait time.Duration
+	// Steady: such a batch waits for Wait instead, from its first delta on.
+	Steady bool
 }
 
 // Sinks is the availability of the sinks of a route. While all of them are unavailable, or full, no
@@ -126,17 +136,32 @@ func (l *Leader) Plan(v *View) Plan {
 	if v.Ready >= size || v.Wait <= 0 {
 		return Plan{Take: size}
 	}
-	p := Plan{want: size, until: l.until, due: v.NextDue, Again: v.Gate}
-	if p.until.IsZero() {
-		p.until = v.Now.Add(v.Wait)
-	}
-	if !p.until.After(v.Now) {
+	until := l.deadline(v)
+	if !until.After(v.Now) {
 		return Plan{Take: size}
 	}
-	if p.due.IsZero() || p.until.Before(p.due) {
-		p.due = p.until
+	p := Plan{want: size, due: v.NextDue, Again: v.Gate}
+	if v.Steady {
+		p.until = until
+	}
+	if p.due.IsZero() || until.Before(p.due) {
+		p.due = until
 	}
 	return p
+}
+
+// deadline returns the time until which the incomplete batch waits; if it is not after the present,
+// the batch does not wait.
+func (l *Leader) deadline(v *View) time.Time {
+	switch {
+	case v.Steady && !l.until.IsZero():
+		return l.until
+	case v.Steady:
+		return v.Now.Add(v.Wait)
+	case !l.tried.IsZero():
+		return l.tried.Add(v.Wait)
+	}
+	return l.taken[few-1].Add(v.Wait)
 }
 
 // Park records that the leader waits by a plan.
@@ -159,11 +184,23 @@ func (l *Leader) Unpark() {
 	l.disarm()
 }
 
-// Taken records that the leader takes a batch.
-func (l *Leader) Taken() {
+// Taken records that the leader has taken n deltas; 0: the ready ones turned out to be blocked.
+func (l *Leader) Taken(now time.Time, n int) {
 	l.Unpark()
-	l.until = time.Time{}
+	l.until, l.tried = time.Time{}, time.Time{}
+	if n == 0 {
+		l.tried = now
+		return
+	}
+	n = min(n, few)
+	copy(l.taken[n:], l.taken[:])
+	for i := range n {
+		l.taken[i] = now
+	}
 }
+
+// GateOpened records that deltas can be taken that could not be taken before.
+func (l *Leader) GateOpened() { l.tried = time.Time{} }
 
 func (l *Leader) disarm() {
 	if !l.due.IsZero() {

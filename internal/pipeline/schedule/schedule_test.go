@@ -25,25 +25,85 @@ func TestPlan(t *testing.T) {
 		"a batch":                     {schedule.View{Ready: 9, Size: 8}, 8},
 		"less, and it does not wait":  {schedule.View{Ready: 1, Size: 8}, 8},
 		"less, and it waits":          {schedule.View{Ready: 7, Size: 8, Wait: time.Second}, 0},
+		"less, and it always waits":   {schedule.View{Ready: 7, Size: 8, Wait: time.Second, Steady: true}, 0},
 		"no less, and it waits":       {schedule.View{Ready: 8, Size: 8, Wait: time.Second}, 8},
 		"all sinks are down":          {schedule.View{Ready: 9, Size: 8, Sinks: down(now.Add(1))}, 0},
 		"a sink is probed":            {schedule.View{Ready: 9, Size: 8, Sinks: down(now)}, 1},
 		"a probe waits for no others": {schedule.View{Ready: 1, Size: 8, Wait: time.Second, Sinks: down(now)}, 1},
 	} {
 		c.view.Now = now
-		if p := schedule.NewLeader(timer.NewFake(now)).Plan(&c.view); p.Take != c.take {
+		l := schedule.NewLeader(timer.NewFake(now))
+		l.Taken(now, 8)
+		if p := l.Plan(&c.view); p.Take != c.take {
 			t.Errorf("%s: takes %d, want %d", name, p.Take, c.take)
 		}
 	}
 }
 
-// TestBatchWaits: an incomplete batch waits from its first delta on, however often the leader plans
-// in the meantime.
-func TestBatchWaits(t *testing.T) {
+// TestRareDeltasDoNotWait: a delta is taken at once if fewer than three were taken within the wait
+// before it.
+func TestRareDeltasDoNotWait(t *testing.T) {
+	const wait = 10 * time.Millisecond
+	for name, c := range map[string]struct {
+		taken []int // the numbers of deltas taken, one a millisecond, until the delta comes
+		until int   // when it is taken, in milliseconds after the first
+	}{
+		"none were taken":              {nil, 0},
+		"one was taken":                {[]int{1}, 1},
+		"two were taken":               {[]int{1, 1}, 2},
+		"two were taken together":      {[]int{2}, 1},
+		"three were taken":             {[]int{1, 1, 1}, 10},
+		"three were taken together":    {[]int{3}, 10},
+		"a batch":                      {[]int{8}, 10},
+		"others after a batch":         {[]int{8, 1, 1}, 10},
+		"it counts the last three":     {[]int{1, 1, 1, 1, 1}, 12},
+		"an empty batch":               {[]int{0}, 10},
+		"an empty batch after another": {[]int{3, 0}, 11},
+	} {
+		clock := timer.NewFake(time.Unix(1000, 0))
+		begun := clock.Now()
+		l := schedule.NewLeader(clock)
+		for _, n := range c.taken {
+			l.Taken(clock.Now(), n)
+			clock.Advance(clock.Now().Add(time.Millisecond))
+		}
+		view := func() *schedule.View { return &schedule.View{Now: clock.Now(), Ready: 1, Size: 8, Wait: wait} }
+		for p := l.Plan(view()); p.Take == 0; p = l.Plan(view()) {
+			l.Park(p)
+			due, ok := clock.Next()
+			if !ok || !due.After(clock.Now()) || !l.Idle(view()) {
+				t.Fatalf("%s: waits for ever", name)
+			}
+			clock.Advance(due)
+		}
+		if took := clock.Now().Sub(begun); took != time.Duration(c.until)*time.Millisecond {
+			t.Errorf("%s: the next is taken after %v, want %dms", name, took, c.until)
+		}
+	}
+}
+
+// TestGateOpened: deltas that waited for the disk do not wait again.
+func TestGateOpened(t *testing.T) {
+	clock := timer.NewFake(time.Unix(1000, 0))
+	l := schedule.NewLeader(clock)
+	l.Taken(clock.Now(), 0)
+	view := &schedule.View{Now: clock.Now(), Ready: 1, Size: 8, Wait: time.Minute}
+	if p := l.Plan(view); p.Take != 0 {
+		t.Errorf("takes %d, and the last batch was empty", p.Take)
+	}
+	l.GateOpened()
+	if p := l.Plan(view); p.Take != 8 {
+		t.Error("waits after the gate was opened")
+	}
+}
+
+// TestSteadyBatchWaits: a steady incomplete batch waits from its first delta on, however often the
+// leader plans in the meantime.
+func TestSteadyBatchWaits(t *testing.T) {
 	clock := timer.NewFake(time.Unix(1000, 0))
 	l := schedule.NewLeader(clock)
 	view := func(ready int) *schedule.View {
-		return &schedule.View{Now: clock.Now(), Ready: ready, Size: 8, Wait: time.Minute}
+		return &schedule.View{Now: clock.Now(), Ready: ready, Size: 8, Wait: time.Minute, Steady: true}
 	}
 	for ready := range 3 {
 		p := l.Plan(view(ready + 1))
@@ -64,7 +124,7 @@ func TestBatchWaits(t *testing.T) {
 	if p := l.Plan(view(3)); p.Take != 8 {
 		t.Errorf("takes %d", p.Take)
 	}
-	l.Taken()
+	l.Taken(clock.Now(), 3)
 	if p := l.Plan(view(1)); p.Take != 0 {
 		t.Error("the next batch does not wait anew")
 	}
@@ -85,6 +145,7 @@ func TestSignal(t *testing.T) {
 	l.Park(l.Plan(&schedule.View{Size: 8}))
 	l.Changed(1) // it waits for one
 	l.Wait(t.Context(), nil, nil)
+	l.Taken(time.Unix(1000, 0), 8)
 	l.Park(l.Plan(&schedule.View{Now: time.Unix(1000, 0), Ready: 1, Size: 8, Wait: time.Minute}))
 	l.Changed(7)
 	if !l.Waits(time.Unix(1000, 0)) {

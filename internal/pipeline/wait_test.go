@@ -1,0 +1,89 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// TestRareDeltasDoNotWait: deltas that come one after another, with a pause in between, are
+// delivered at once. When three have come within batch.wait, those behind them are collected until
+// it has passed since the first of the three; from then on there is one batch in each batch.wait.
+func TestRareDeltasDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &recordingSink{}
+		b := start(t, pipeline.Route{Sinks: to(s), Batch: pipeline.Batch{Size: 64, Wait: 10 * time.Millisecond}})
+		n := 0
+		admit := func(pause time.Duration) {
+			n++
+			b.admit(delta(t, event.Added, fmt.Sprint("o", n), 0, n))
+			pass(pause)
+		}
+		for range 20 { // two in each 10 ms
+			admit(5 * time.Millisecond)
+			if len(s.got()) != n {
+				t.Fatalf("%d of %d delivered after 5ms", len(s.events), n)
+			}
+		}
+		pass(10 * time.Millisecond)
+		s.writes = nil
+		for range 33 { // ten in each 10 ms
+			admit(time.Millisecond)
+		}
+		if want := []int{1, 1, 1, 7, 10, 10}; !slices.Equal(s.writes, want) {
+			t.Errorf("writes of %v events, want %v", s.writes, want)
+		}
+		pass(20 * time.Millisecond)
+		s.writes = nil
+		if admit(0); !slices.Equal(s.writes, []int{1}) {
+			t.Errorf("after a pause: writes of %v events, want one", s.writes)
+		}
+	})
+}
+
+// TestDebouncedDeltasAreCollected: deltas whose quiet periods end one after another are in one
+// batch, also if none came before.
+func TestDebouncedDeltasAreCollected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &recordingSink{}
+		b := start(t, pipeline.Route{
+			Sinks: to(s), Debounce: pipeline.Debounce{Quiet: time.Second}, Batch: pipeline.Batch{Size: 64, Wait: 10 * time.Millisecond},
+		})
+		for i := range 5 {
+			b.admit(delta(t, event.Added, fmt.Sprint("o", i), 0, i+1))
+			pass(time.Millisecond)
+		}
+		pass(time.Second + 4*time.Millisecond) // the first period ended 9 ms ago
+		equal(t, "before batch.wait is over", s.got())
+		if pass(time.Millisecond); !slices.Equal(s.writes, []int{5}) {
+			t.Errorf("writes of %v events, want one", s.writes)
+		}
+	})
+}
+
+// TestSavedObjectsDoNotWait: deltas that waited until their objects were on disk are delivered at
+// once, however many other deltas wait meanwhile.
+func TestSavedObjectsDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &recordingSink{}
+		b := start(t, pipeline.Route{Sinks: to(s), Batch: pipeline.Batch{Size: 64, Wait: time.Second}})
+		saved := make(chan struct{})
+		for i := range 2 {
+			d := delta(t, event.Added, fmt.Sprint("o", i), 0, i+1)
+			d.Transit().Durable = saved
+			b.admit(d)
+			pass(time.Millisecond)
+		}
+		equal(t, "before they are saved", s.got())
+		close(saved)
+		synctest.Wait()
+		got := s.got()
+		slices.Sort(got)
+		equal(t, "when they are saved", got, "added o0@1", "added o1@2")
+	})
+}
