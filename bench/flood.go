@@ -3,22 +3,32 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // flood is a server for whole routers: it has a cluster's identity, answers with its current
-// version, and sends a requested number of updates as fast as they are read.
+// version, and sends a requested number of changes.
 type flood struct {
 	*server
 
 	version atomic.Int64 // the last one sent
 
 	mu   sync.Mutex
-	asks chan int // requests of the open watch
+	asks chan ask // requests of the open watch
+}
+
+// ask is a request for n changes.
+type ask struct {
+	n       int
+	rate    int               // on average per second, at random times; 0: as fast as they are read
+	created bool              // each is a new pod, not an update
+	note    func(version int) // called before each is sent; nil: it is not
 }
 
 func startFlood(objects int) (*flood, error) {
@@ -26,7 +36,7 @@ func startFlood(objects int) (*flood, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &flood{server: &server{pod: pod, objects: objects}, asks: make(chan int, 1)}
+	f := &flood{server: &server{pod: pod, objects: objects}, asks: make(chan ask, 1)}
 	f.version.Store(int64(objects))
 	mux, err := f.listen(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"flood"}}`)
 	if err != nil {
@@ -36,11 +46,13 @@ func startFlood(objects int) (*flood, error) {
 	return f, nil
 }
 
-// send makes the open watch send n more updates.
-func (f *flood) send(n int) {
+// send makes the open watch send n more updates, as fast as they are read.
+func (f *flood) send(n int) { f.request(ask{n: n}) }
+
+func (f *flood) request(a ask) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asks <- n
+	f.asks <- a
 }
 
 func (f *flood) pods(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +61,7 @@ func (f *flood) pods(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.mu.Lock()
-	asks := make(chan int, 1)
+	asks := make(chan ask, 1)
 	f.asks = asks
 	f.mu.Unlock()
 	frames, contentType := f.accepted(r)
@@ -68,16 +80,40 @@ func (f *flood) pods(w http.ResponseWriter, r *http.Request) {
 	flush(out, w)
 	for {
 		select {
-		case n := <-asks:
-			for range n {
-				v := int(f.version.Add(1))
-				if _, err := out.Write(frames["MODIFIED"].fill(v%f.objects, v)); err != nil {
-					return
-				}
+		case a := <-asks:
+			if f.answer(a, frames, out, w) != nil {
+				return
 			}
-			flush(out, w)
 		case <-r.Context().Done():
 			return
 		}
 	}
+}
+
+// answer sends the changes of a request.
+func (f *flood) answer(a ask, frames map[string]*template, out *bufio.Writer, w http.ResponseWriter) error {
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // each contender gets the same times
+	due := time.Now()
+	for range a.n {
+		if a.rate > 0 {
+			due = due.Add(time.Duration(random.ExpFloat64() / float64(a.rate) * float64(time.Second)))
+			time.Sleep(time.Until(due))
+		}
+		v := int(f.version.Add(1))
+		frame, pod := frames["MODIFIED"], v%f.objects
+		if a.created {
+			frame, pod = frames["ADDED"], v
+		}
+		if a.note != nil {
+			a.note(v)
+		}
+		if _, err := out.Write(frame.fill(pod, v)); err != nil {
+			return err
+		}
+		if a.rate > 0 {
+			flush(out, w)
+		}
+	}
+	flush(out, w)
+	return nil
 }

@@ -2,7 +2,7 @@
 // changes of the same 5 KB pods, from its own server, with one index over spec.nodeName and without
 // managedFields in both.
 //
-//	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|checkpoint|routes|indexes|loops|process|webhook|fleet|workers|hop|scaling|scale|whole]
+//	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|latency|checkpoint|routes|indexes|loops|process|webhook|fleet|workers|hop|scaling|scale|whole]
 //	go -C bench run . -write ../docs/BENCHMARKS.md
 //	go -C bench run . -namespaces
 //	go -C bench run . -restart [-wire-pods N] [-sandbox-pods N] [-rounds ROUNDS]
@@ -77,7 +77,7 @@ func main() {
 	n := flag.Int("n", 20_000, "pods")
 	m := flag.Int("m", 60_000, "updates")
 	rounds := flag.Int("rounds", 3, "how often to measure each")
-	only := flag.String("only", "", "measure nothing but: informer, checkpoint, routes, indexes, loops, rules, process, webhook, fleet, workers, hop, scaling, scale, whole; or some of them, separated by commas")
+	only := flag.String("only", "", "measure nothing but: informer, latency, checkpoint, routes, indexes, loops, rules, process, webhook, fleet, workers, hop, scaling, scale, whole; or some of them, separated by commas")
 	document := flag.String("write", "", "write the ratios of the measured parts into this document, and its charts into img beside it")
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
 	url := flag.String("url", "", "used by the command itself: the server")
@@ -116,6 +116,8 @@ func serverOf(args []string) func() error {
 		return func() error { servePlugin(); return nil }
 	case len(args) == 1 && args[0] == receiverRole:
 		return func() error { receive(); return nil }
+	case len(args) == 2 && args[0] == watchRole:
+		return func() error { return watchPods(args[1]) }
 	case len(args) == 2 && args[0] == hopRole:
 		return func() error { return serveHop(args[1]) }
 	case len(args) == 2 && args[0] == handRole:
@@ -149,6 +151,7 @@ func parts(only, document string, n, m, rounds int) error {
 		measure func() error
 	}{
 		{"informer", func() error { return compare(out, n, m, rounds) }},
+		{"latency", func() error { return compareLatency(latencyStreams(), rounds) }},
 		{"checkpoint", func() error { return throughput(out, n, 2*rounds-1) }},
 		{"routes", func() error { return compareTables(out, rounds) }},
 		{"indexes", func() error { return compareIndexes(out, rounds) }},

@@ -128,6 +128,7 @@ type routers struct {
 	dir      string
 	objects  int
 	settings string // YAML that follows the resource of the source
+	sink     string // YAML of the sink out; empty: it discards
 	n        int    // number of started routers
 }
 
@@ -209,8 +210,8 @@ func (b *routers) start(w workload, url string, checkpoint bool) (*process, erro
 		return nil, err
 	}
 	kubeconfig := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}`, url)
-	config := fmt.Sprintf("version: 1\ncluster: {name: bench, kubeconfig: %q}\nlisten: {probes: %q}\nsources: {pods: {resource: v1/pods%s}}\nsinks: {none: {discard: {}}}\n",
-		filepath.Join(dir, "kubeconfig"), address, b.settings) + strings.ReplaceAll(w.config, "restart-alert.wasm", filepath.Join(b.dir, "restart-alert.wasm"))
+	config := fmt.Sprintf("version: 1\ncluster: {name: bench, kubeconfig: %q}\nlisten: {probes: %q}\nsources: {pods: {resource: v1/pods%s}}\nsinks: {none: {discard: {}}, out: {%s}}\n",
+		filepath.Join(dir, "kubeconfig"), address, b.settings, cmp.Or(b.sink, "discard: {}")) + strings.ReplaceAll(w.config, "restart-alert.wasm", filepath.Join(b.dir, "restart-alert.wasm"))
 	if checkpoint {
 		config += fmt.Sprintf("state: {dir: %q}\n", filepath.Join(dir, "state"))
 	}

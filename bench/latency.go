@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/deltarouter/deltarouter/test/natstest"
+)
+
+const (
+	watchRole   = "watch" // the argument that makes this command the bare watch; its URL follows
+	latencyPods = 1_000
+)
+
+// stream is the changes of one turn.
+type stream struct {
+	name string
+	ask
+}
+
+func latencyStreams() []stream {
+	return []stream{
+		{"100 updates/s", ask{n: 1_000, rate: 100}},
+		{"100 new pods/s", ask{n: 1_000, rate: 100, created: true}},
+		{"1,000 updates/s", ask{n: 5_000, rate: 1_000}},
+		{"as many as possible", ask{n: 20_000}},
+	}
+}
+
+// contestant gets the changes of a server of its own and reports their arrival.
+type contestant struct {
+	name   string
+	server *flood
+	watch  *stopwatch
+	close  func()
+}
+
+// compareLatency measures the time from the API server until a change has arrived: at a client that
+// only reads a watch, and behind a router with a checkpoint, one route and default settings, in a
+// webhook's receiver, a subscriber of NATS and a reader of a file. The server and all receivers are
+// this process. The contestants take turns; the ratios are to the bare watch in the same round, and
+// their medians are printed.
+func compareLatency(streams []stream, rounds int) (err error) {
+	dir, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	b := &routers{dir: dir, objects: latencyPods}
+	if err := b.build(); err != nil {
+		return err
+	}
+	servers, err := natstest.Launch(dir, natstest.Config{})
+	if err != nil {
+		return err
+	}
+	defer servers.Close()
+	all, closeAll, err := b.contestants(servers.URL())
+	defer closeAll()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\n%-22s %-12s %10s %27s %30s\n", "from the API server to", "", "changes/s", "p50, p99, p999 in ms", "ratios to the bare watch")
+	for _, s := range streams {
+		if err := compareStream(all, s, rounds); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareStream measures one stream in turns and prints the medians.
+func compareStream(all []*contestant, s stream, rounds int) error {
+	times := make([][]lapse, len(all)) // by contestant and round
+	for round := range rounds {
+		for i, c := range all {
+			fmt.Fprintf(os.Stderr, "round %d: %s: %s\n", round+1, s.name, c.name)
+			l, err := c.turn(s.ask)
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", s.name, c.name, err)
+			}
+			times[i] = append(times[i], l)
+		}
+	}
+	for i, c := range all {
+		var figures [len(lapse{}.shares)][]float64
+		var ratios [len(lapse{}.shares)][]float64
+		var rates []float64
+		for round, l := range times[i] {
+			rates = append(rates, l.rate)
+			for k, share := range l.shares {
+				figures[k] = append(figures[k], share)
+				ratios[k] = append(ratios[k], share/times[0][round].shares[k])
+			}
+		}
+		fmt.Printf("%-22s %-12s %10.0f", s.name, c.name, middle(rates))
+		for k := range figures {
+			fmt.Printf(" %8.2f", middle(figures[k]))
+		}
+		fmt.Print("   ")
+		for k := range ratios {
+			fmt.Printf(" %8.1f", middle(ratios[k]))
+		}
+		fmt.Println()
+	}
+	return nil
+}
+
+// turn sends the changes, and waits until all have arrived.
+func (c *contestant) turn(a ask) (lapse, error) {
+	first := int(c.server.version.Load()) + 1
+	done := c.watch.start(first, a.n)
+	a.note = c.watch.sent
+	c.server.request(a)
+	select {
+	case <-done:
+		return c.watch.lapse(), nil
+	case <-time.After(patience):
+		return lapse{}, fmt.Errorf("%d of %d changes have not arrived", c.watch.left(), a.n)
+	}
+}
+
+// contestants starts the bare watch, which is the first, and the routers.
+func (b *routers) contestants(natsURL string) (all []*contestant, closeAll func(), err error) {
+	closeAll = func() {
+		for _, c := range slices.Backward(all) {
+			c.close()
+		}
+	}
+	bare, err := newBareWatch()
+	if err != nil {
+		return all, closeAll, err
+	}
+	all = append(all, bare)
+	for _, c := range []struct {
+		name string
+		open func(*stopwatch) (sink string, end func(), err error)
+	}{
+		{"webhook", hookArrivals},
+		{"NATS", func(w *stopwatch) (string, func(), error) { return natsArrivals(w, natsURL) }},
+		{"file", func(w *stopwatch) (string, func(), error) { return fileArrivals(w, filepath.Join(b.dir, "events")) }},
+	} {
+		watch := &stopwatch{}
+		sink, end, err := c.open(watch)
+		if err != nil {
+			return all, closeAll, fmt.Errorf("%s: %w", c.name, err)
+		}
+		b.sink = sink
+		p, err := b.open(workload{config: "routes: [{name: r, from: pods, to: out, overflow: block}]\n"}, true)
+		if err != nil {
+			end()
+			return all, closeAll, fmt.Errorf("%s: %w", c.name, err)
+		}
+		all = append(all, &contestant{c.name, p.server, watch, func() { p.close(); end() }})
+	}
+	return all, closeAll, nil
+}
+
+// newBareWatch starts a process that only reads a watch.
+func newBareWatch() (*contestant, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	f, err := startFlood(latencyPods)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self, watchRole, f.url+"/api/v1/pods?watch=1&resourceVersion="+fmt.Sprint(firstVersion+f.version.Load()))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err = cmp.Or(err, cmd.Start()); err != nil {
+		f.close()
+		return nil, err
+	}
+	lines := bufio.NewReader(out)
+	c := &contestant{"bare watch", f, &stopwatch{}, func() { f.close(); _ = cmd.Wait() }} // it ends with its connection
+	if _, err := lines.ReadString('\n'); err != nil {
+		c.close()
+		return nil, err
+	}
+	go c.watch.lines(lines, "")
+	return c, nil
+}
+
+// watchPods reads a watch, and writes a line when it is open, and the version of each change.
+func watchPods(url string) error {
+	response, err := http.Get(url) //nolint:gosec // the server of this command
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	fmt.Println("open")
+	for frames := bufio.NewReaderSize(response.Body, 1<<20); ; {
+		frame, err := frames.ReadSlice('\n')
+		if err != nil {
+			return nil //nolint:nilerr // the server closes the connection at the end
+		}
+		_, rest, _ := bytes.Cut(frame, []byte(`"resourceVersion":"`))
+		fmt.Printf("%s\n", rest[:len(markVersion)])
+	}
+}
+
+// hookArrivals starts the receiver of a webhook.
+func hookArrivals(w *stopwatch) (sink string, end func(), err error) {
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.arrived(body, eventVersion)
+	}))
+	return fmt.Sprintf("webhook: {url: %q}", s.URL), s.Close, nil
+}
+
+// natsArrivals starts a subscriber of the stream that the sink makes.
+func natsArrivals(w *stopwatch, url string) (sink string, end func(), err error) {
+	conn, err := nats.Connect(url)
+	if err != nil {
+		return "", nil, err
+	}
+	_, err = conn.Subscribe("k8s.>", func(m *nats.Msg) { w.came(m.Header.Get("ce-k8sresourceversion")) })
+	if err = cmp.Or(err, conn.Flush()); err != nil {
+		conn.Close()
+		return "", nil, err
+	}
+	return fmt.Sprintf("nats: {servers: [%q], stream: {name: bench, create: true, maxBytes: 256Mi}}", url), conn.Close, nil
+}
