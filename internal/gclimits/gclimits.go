@@ -40,7 +40,8 @@ type Machine struct {
 // This returns the machine of this process.
 func This() Machine { return Machine{os.DirFS("/"), os.Getenv} }
 
-// Set sets the goals that the user has not set, and logs both. restore brings the former ones back.
+// Set sets the goals that the user has not set, and logs both if there is a limit. restore brings the
+// former ones back.
 func Set(m Machine, log *slog.Logger) (restore func()) {
 	limit := Read(m.Files)
 	former := debug.SetMemoryLimit(-1)
@@ -56,8 +57,9 @@ func Set(m Machine, log *slog.Logger) (restore func()) {
 		garbage = strconv.Itoa(percent)
 		undo = append(undo, func() { debug.SetGCPercent(before) })
 	}
-	log.Info("memory of the router", "limit", size(limit.Bytes), "from", cmp.Or(limit.File, "none"),
-		limitVariable, size(goal), percentVariable, garbage)
+	if limit.Bytes > 0 {
+		log.Info("memory of the router", "limit", size(limit.Bytes), "from", limit.File, limitVariable, size(goal), percentVariable, garbage)
+	}
 	return func() {
 		for _, one := range undo {
 			one()
