@@ -235,7 +235,11 @@ func informerTable(results map[string][]result, sizes string) report.Table {
 			"the lines. Figures as a multiple of the router's. " + sizes,
 		Labels: []string{"program"},
 		Columns: []report.Column{
-			{Name: "CPU µs/update", Format: "%.1f"}, {Name: "CPU µs/object", Format: "%.1f"}, {Name: "heap B/object", Format: "%.0f"}, {Name: "GC ns/object", Format: "%.0f"}, {Name: "RSS MB", Format: "%.0f"},
+			{Name: "CPU µs/update", Format: "%.1f"},
+			{Name: "CPU µs/object", Format: "%.1f"},
+			{Name: "heap B/object", Format: "%.0f"},
+			{Name: "GC ns/object", Format: "%.0f"},
+			{Name: "RSS MB", Format: "%.0f"},
 			{Name: "CPU per update", Format: "%.2f", Ratio: true, Chart: &report.Chart{Name: "informer-cpu", Title: "CPU to watch an update, as a multiple of the router's"}},
 			{Name: "CPU per object of the list", Format: "%.2f", Ratio: true},
 			{Name: "heap per object", Format: "%.2f", Ratio: true, Chart: &report.Chart{Name: "informer-heap", Title: "Heap for a cached pod, as a multiple of the router's"}},

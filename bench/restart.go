@@ -222,7 +222,10 @@ func restarts(out *report.Report, router, sandboxBinary string, onWire, onSandbo
 			"pods. Medians of %d rounds.", rounds),
 		Labels: []string{"server"},
 		Columns: []report.Column{
-			{Name: "cold s", Format: "%.3f"}, {Name: "restart s", Format: "%.3f"}, {Name: "CPU s cold", Format: "%.3f"}, {Name: "CPU s restart", Format: "%.3f"},
+			{Name: "cold s", Format: "%.3f"},
+			{Name: "restart s", Format: "%.3f"},
+			{Name: "CPU s cold", Format: "%.3f"},
+			{Name: "CPU s restart", Format: "%.3f"},
 			{Name: "time", Format: "%.3f", Ratio: true, Chart: &report.Chart{Name: "restart", Title: "Time of a restart to its first delta, as a part of that of a cold start"}},
 			{Name: "CPU", Format: "%.3f", Ratio: true},
 		},

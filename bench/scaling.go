@@ -74,8 +74,11 @@ func scalingTable(all [][]scaled) report.Table {
 			"CPU; 1 means that only the cores limit the rate. Figures as a multiple of those of one worker in the same round.", runtime.NumCPU()),
 		Labels: []string{"workers"},
 		Columns: []report.Column{
-			{Name: "deltas/s", Format: "%.0f"}, {Name: "CPU ms/delta", Format: "%.2f"}, {Name: "cores", Format: "%.2f"},
-			{Name: "deltas", Format: "%.2f", Ratio: true}, {Name: "deltas per core", Format: "%.2f", Ratio: true},
+			{Name: "deltas/s", Format: "%.0f"},
+			{Name: "CPU ms/delta", Format: "%.2f"},
+			{Name: "cores", Format: "%.2f"},
+			{Name: "deltas", Format: "%.2f", Ratio: true},
+			{Name: "deltas per core", Format: "%.2f", Ratio: true},
 		},
 	}
 	for workers, rounds := range all {

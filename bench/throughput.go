@@ -41,7 +41,10 @@ func throughput(out *report.Report, n, rounds int) error {
 			"those without it in the same round: medians of %d rounds, with %d pods.", rounds, n),
 		Labels: []string{"work"},
 		Columns: []report.Column{
-			{Name: "updates/s off", Format: "%.0f"}, {Name: "updates/s on", Format: "%.0f"}, {Name: "CPU µs off", Format: "%.1f"}, {Name: "CPU µs on", Format: "%.1f"},
+			{Name: "updates/s off", Format: "%.0f"},
+			{Name: "updates/s on", Format: "%.0f"},
+			{Name: "CPU µs off", Format: "%.1f"},
+			{Name: "CPU µs on", Format: "%.1f"},
 			{Name: "updates/s", Format: "%.2f", Ratio: true},
 			{Name: "CPU per update", Format: "%.2f", Ratio: true, Chart: &report.Chart{Name: "checkpoint", Title: "CPU for an update with the checkpoint, as a multiple of that without it"}},
 		},

@@ -88,7 +88,8 @@ func wholeTable(objects, updates, rounds int) report.Table {
 		Columns: []report.Column{
 			{Name: "CPU µs/update", Format: "%.1f"},
 			{Name: "CPU", Format: "%.2f", Ratio: true, Chart: &report.Chart{Name: "whole", Title: "CPU of a whole process for an update, as a multiple of the router's"}},
-			{Name: "lowest", Format: "%.2f", Ratio: true}, {Name: "highest", Format: "%.2f", Ratio: true},
+			{Name: "lowest", Format: "%.2f", Ratio: true},
+			{Name: "highest", Format: "%.2f", Ratio: true},
 		},
 	}
 }
