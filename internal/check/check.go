@@ -41,6 +41,8 @@ type Findings struct {
 	// NATS are the permissions that the processes of the fleet need in NATS, as they stand in the
 	// configuration of a server; empty: there is no fleet, or Connect was not set.
 	NATS string
+	// Kept has the sources with `cache: auto`, if there are no problems.
+	Kept []Kept
 }
 
 // File finds all problems of a configuration file that can be found without running it. It opens
@@ -95,6 +97,7 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 	found.Warnings = slices.Concat(found.Warnings, p.Warnings, p.Optional)
 	if len(found.Problems) == 0 {
 		found.Warnings = append(found.Warnings, cfg.MissingSecrets()...)
+		found.Kept = keptOf(p)
 	}
 	if client != nil {
 		found.connect(ctx, path, client, p, components)

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/internal/schema"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -38,6 +39,10 @@ type Plan struct {
 type Source struct {
 	Specs   []informer.Spec
 	Indexes map[string][]*expr.Program // by the configured name
+	// Kept has the fields that the caches of the source keep. Readers are the reason for them, if
+	// the source has `cache: auto`.
+	Kept    kept.Set
+	Readers []Reader
 }
 
 // Route is a configured route with its programs. A program is nil if the route does not declare it.
@@ -110,6 +115,7 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 	p.Routes = c.routes(slices.DeleteFunc(slices.Clone(cfg.Routes), func(r *config.Route) bool { return r.Fragment != nil }))
 	sound := len(c.problems) == 0
 	c.addFragments(ctx)
+	p.keep(components.Handlers)
 	if advise && sound {
 		c.adviseRoutes(ctx, p.Routes)
 		c.adviseRest(p)

@@ -13,8 +13,10 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/fieldpath"
 	"github.com/deltarouter/deltarouter/internal/expr/jsonval"
 	"github.com/deltarouter/deltarouter/internal/expr/lint"
+	"github.com/deltarouter/deltarouter/internal/expr/readset"
 	"github.com/deltarouter/deltarouter/internal/expr/resolve"
 	"github.com/deltarouter/deltarouter/internal/expr/syntax"
+	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/internal/schema"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -79,6 +81,38 @@ func (p *Program) Reads(text string) (places []lint.Warning) {
 		}
 	}
 	return places
+}
+
+// Fields returns the fields of objects that the expression reads, by their source: those of object
+// and oldObject, and of the objects that it looks up. A field outside of them does not change the
+// result. of has the sources of the expression's own objects.
+func Fields(p *Program, of ...string) map[string]kept.Set {
+	all := make(map[string]kept.Set)
+	if p.others != nil {
+		for source, other := range p.others {
+			addFields(other, all, []string{source})
+		}
+		return all
+	}
+	addFields(p, all, of)
+	return all
+}
+
+func addFields(p *Program, all map[string]kept.Set, of []string) {
+	read := readset.Of(readset.Expression{Tree: p.linked.Tree.NativeRep(), Changed: p.linked.Paths, Owners: p.env.names.Owners, Named: p.usage == Objects})
+	for source, fields := range read {
+		sources := of
+		if source != readset.Own {
+			sources = []string{source}
+		}
+		for _, name := range sources {
+			all[name] = all[name].Or(fields)
+		}
+	}
+	for _, name := range p.linked.Indexes {
+		source, index, _ := strings.Cut(name, ".")
+		all[source] = all[source].Or(readset.Indexed(index))
+	}
 }
 
 // IsState reports whether the expression concerns the present status of the object alone: it then

@@ -83,6 +83,16 @@ func Parse(path string) (keys []string, err error) {
 	}
 }
 
+// Keys returns valid paths as keys.
+func Keys(paths []string) (all [][]string) {
+	for _, path := range paths {
+		if keys, err := Parse(path); err == nil {
+			all = append(all, keys)
+		}
+	}
+	return all
+}
+
 // firstKey reads a key at the begin of a path or, unless it is the first one, behind another key.
 func firstKey(path string, first bool) (key, after string, ok bool) {
 	if quoted, isQuoted := strings.CutPrefix(path, "["); isQuoted && !first {

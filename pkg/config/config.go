@@ -145,6 +145,7 @@ type TLS struct {
 // The values of [Source].Cache.
 const (
 	CacheFull     = "full"     // whole objects
+	CacheAuto     = "auto"     // the fields that something reads
 	CacheMetadata = "metadata" // metadata; the watch transfers no more
 	CacheIdentity = "identity" // names and versions: no oldObject, no look-ups
 )
@@ -160,7 +161,7 @@ type Source struct {
 	ExcludeFields     []string          `yaml:"excludeFields" doc:"Fields of the objects that the cache does not keep, as in status.conditions."`
 	ManagedFields     bool              `yaml:"managedFields" doc:"Keep metadata.managedFields."`
 	Resync            time.Duration     `yaml:"resync" doc:"Interval at which all objects are repeated, as sync. 0: never."`
-	Cache             string            `yaml:"cache" default:"full" enum:"full metadata identity" doc:"The part of an object that the cache keeps. full: the whole object. metadata: its metadata; the watch transfers no more. identity: its name and version; there are no oldObject and no look-ups."`
+	Cache             string            `yaml:"cache" default:"full" enum:"full auto metadata identity" doc:"The part of an object that the cache keeps. full: the whole object. auto: the fields that the routes, indexes and handlers read, as router check shows them; the other fields are dropped on arrival. metadata: its metadata; the watch transfers no more. identity: its name and version; there are no oldObject and no look-ups."`
 	Secrets           bool              `yaml:"secrets" doc:"Keep the data of v1/secrets. Otherwise the router removes the data on arrival, and all annotations that may contain a copy of it."`
 	Indexes           map[string][]Expr `yaml:"indexes" doc:"The indexes by name: a CEL expression, or a list of them whose values are joined. A value is a key of the index; each element of a list and each key of a map is one."`
 }

@@ -52,11 +52,13 @@ var allowed = map[string][]string{
 	"internal/outline":          {"pkg/config"},
 	// The fields of objects that a handler gets.
 	"internal/fields": {"internal/rawjson", "pkg/config", "pkg/event"},
+	// The fields of objects that caches keep.
+	"internal/kept": {"internal/rawjson"},
 
 	"internal/expr": {
 		"internal/expr/builtin", "internal/expr/celerr", "internal/expr/check", "internal/expr/cost", "internal/expr/equality",
-		"internal/expr/fieldpath", "internal/expr/jsonval", "internal/expr/lint", "internal/expr/resolve", "internal/expr/syntax",
-		"internal/expr/typeset", "pkg/event", "internal/rawjson", "internal/schema",
+		"internal/expr/fieldpath", "internal/expr/jsonval", "internal/expr/lint", "internal/expr/readset", "internal/expr/resolve", "internal/expr/syntax",
+		"internal/expr/typeset", "internal/kept", "pkg/event", "internal/rawjson", "internal/schema",
 	},
 	// CEL in layers: each may import those above it here.
 	"internal/expr/celerr":    {},
@@ -65,6 +67,7 @@ var allowed = map[string][]string{
 	"internal/expr/typeset":   {"internal/expr/celerr", "internal/expr/jsonval", "internal/expr/syntax", "pkg/event", "internal/rawjson", "internal/schema"},
 	"internal/expr/diagnose":  {"internal/similar", "internal/expr/celerr", "internal/expr/syntax", "internal/expr/typeset", "internal/schema"},
 	"internal/expr/fieldpath": {"internal/expr/diagnose", "internal/expr/jsonval", "pkg/event", "internal/rawjson", "internal/schema"},
+	"internal/expr/readset":   {"internal/expr/fieldpath", "internal/expr/syntax", "internal/kept"},
 	"internal/expr/equality":  {"internal/rawjson", "internal/expr/celerr", "internal/expr/jsonval", "internal/expr/syntax", "pkg/event"},
 	"internal/expr/cost":      {"internal/expr/celerr", "internal/expr/jsonval", "internal/expr/syntax", "internal/schema"},
 	"internal/expr/builtin": {
@@ -202,14 +205,14 @@ var allowed = map[string][]string{
 	// From a configuration to a running router, in layers. None of them knows a kind of plugin:
 	// cmd/router passes the kinds to them.
 	"internal/compile": {
-		"internal/fileerr", "internal/config/files", "internal/expr", "internal/expr/explain", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "internal/outline", "internal/similar", "pkg/plugins", "internal/natsconn", "internal/otlpconn",
+		"internal/fileerr", "internal/config/files", "internal/expr", "internal/expr/explain", "internal/kept", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "internal/outline", "internal/similar", "pkg/plugins", "internal/natsconn", "internal/otlpconn",
 	},
 	"internal/explain": {
 		"internal/pipeline/chain", "internal/compile", "internal/expr", "internal/expr/explain", "internal/manifest", "internal/rawjson", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer",
 	},
 	"internal/rbac": {"internal/compile", "internal/crds", "internal/fleet", "internal/manifest", "pkg/authz", "pkg/config", "pkg/informer", "pkg/plugins"},
 	"internal/check": {
-		"internal/config/files", "internal/compile", "internal/crds", "internal/fleet", "internal/kv", "internal/metrics", "internal/podevents", "internal/rbac", "internal/timer", "pkg/authz", "pkg/config", "pkg/event",
+		"internal/config/files", "internal/compile", "internal/crds", "internal/fleet", "internal/kept", "internal/kv", "internal/metrics", "internal/podevents", "internal/rbac", "internal/schema", "internal/timer", "pkg/authz", "pkg/config", "pkg/event",
 		"pkg/informer", "pkg/plugins", "internal/otlpconn",
 	},
 	"internal/inspect": {

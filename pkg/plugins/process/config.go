@@ -182,6 +182,9 @@ func (kind) Programs(node config.Node) []plugins.Program {
 	return []plugins.Program{{File: at.File(c.Command[0]), SHA256: c.SHA256, Node: at, Sum: node.At("sha256")}}
 }
 
+// Fields returns the fields that a handler gets of each object, as keys; none: all.
+func (k kind) Fields(node config.Node) [][]string { return fields.Keys(k.Accepted(node).Fields) }
+
 // Open implements [plugins.Kind].
 func (k kind) Open(ctx context.Context, node config.Node, env plugins.HandlerEnv) (plugins.Handler, error) {
 	var c handlerConfig

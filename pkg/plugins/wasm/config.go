@@ -74,6 +74,9 @@ func (c *handlerConfig) Validate(n config.Node) config.Problems {
 	return slices.Concat(c.Source.Validate(n), fields.Problems(n, c.Fields), guest.CheckConfig(n, c.Config))
 }
 
+// Fields returns the fields that a handler gets of each object, as keys; none: all.
+func (k kind) Fields(node config.Node) [][]string { return fields.Keys(k.Accepted(node).Fields) }
+
 // Load implements [plugins.Loader]. It compiles the module and starts one instance.
 func (k kind) Load(ctx context.Context, node config.Node, env plugins.HandlerEnv) config.Problems {
 	h, err := k.Open(ctx, node, env)
