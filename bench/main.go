@@ -60,6 +60,7 @@ type contender struct {
 func contenders() []contender {
 	return []contender{
 		{"deltarouter", consumeRouter},
+		{"auto", consumeKept},
 		{"dynamic", consumeDynamic},
 		{"typed", consumeTyped},
 		{"limit", consumeLimit},
@@ -266,6 +267,8 @@ func informerTable(results map[string][]result, sizes string) report.Table {
 
 func describe(name string) string {
 	switch name {
+	case "auto":
+		return "deltarouter, cache: auto"
 	case "dynamic":
 		return "client-go dynamic informer"
 	case "typed":

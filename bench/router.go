@@ -9,7 +9,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -17,6 +19,16 @@ import (
 
 // consumeRouter uses the router's informer core: wire → cache with one CEL index.
 func consumeRouter(c consumer) error {
+	return consume(c, informer.Wanted{})
+}
+
+// consumeKept is consumeRouter with a cache that keeps the fields of the index and two others.
+func consumeKept(c consumer) error {
+	fields := kept.Identity().Or(kept.Of([]string{"spec", "nodeName"}, []string{"status", "phase"}, []string{"metadata", "labels", "app"}))
+	return consume(c, informer.Wanted{Spec: informer.Spec{Cache: config.CacheAuto}, Kept: &fields})
+}
+
+func consume(c consumer, wanted informer.Wanted) error {
 	client, err := informer.NewClientFor(&rest.Config{Host: c.url, QPS: -1})
 	if err != nil {
 		return err
@@ -28,7 +40,9 @@ func consumeRouter(c consumer) error {
 	}
 	updates := &updateCounter{last: int64(c.updates), done: make(chan struct{})}
 	factory := informer.New(informer.Config{Client: client, Cluster: "bench", Metrics: m, Log: log, Downstream: updates})
-	factory.Watch(informer.Spec{Resource: corev1.SchemeGroupVersion.WithResource("pods")}, index.NewStore(byNode), informer.Source{Name: "pods"})
+	wanted.Spec.Resource = corev1.SchemeGroupVersion.WithResource("pods")
+	wanted.Store, wanted.Sources = index.NewStore(byNode), []informer.Source{{Name: "pods"}}
+	wanted.Add(factory)
 
 	c.begin()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -226,6 +226,9 @@ func (g *get) objects(ctx context.Context) error {
 		if token == "" && !answer.Synced {
 			g.warnIncomplete(answer.Reason)
 		}
+		if token == "" && len(answer.Kept) > 0 {
+			cli.Printf(g.Err, "the cache keeps only names, versions and these fields (cache: auto): %s\n", strings.Join(answer.Kept, ", "))
+		}
 		absent += answer.Absent
 		for _, item := range answer.Items {
 			if err := p.Print(item); err != nil {

@@ -221,6 +221,7 @@ const (
 
 	sealKey     = statefile.SealKey
 	clusterKey  = "cluster"
+	keptKey     = "kept"
 	positionKey = "position"
 	stateKey    = "state"
 )

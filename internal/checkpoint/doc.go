@@ -61,6 +61,8 @@
 //	watches/<id>/state              relisting, fed
 //	watches/<id>/cluster            uid of the namespace kube-system of the cluster of the
 //	                                objects; absent: meta/cluster
+//	watches/<id>/kept               the fields that all objects have; only of watches with
+//	                                cache: auto, whose ids older versions do not know
 //	watches/<id>/objects/<ns>\0<n>  a byte (1: identity only) and the JSON
 //	watches/<id>/intents/<uid>\0<ns>\0<n>
 //	watches/<id>/order/<uid>\0<ns>\0<n>

@@ -134,6 +134,11 @@ func (tx *reading) watch(name string, take func(o Object)) (*Watch, error) {
 			return nil, err
 		}
 	}
+	kept, err := tx.record(s, keptKey)
+	if err != nil {
+		return nil, err
+	}
+	w.Kept = string(kept)
 	if take != nil {
 		if err := tx.objects(tx.shelf(watchesBucket, name, objectsBucket), take); err != nil {
 			return nil, err

@@ -16,6 +16,7 @@ type Watch struct {
 	// Relisting: the cut was made during a relist. Objects is neither the old list nor the new one,
 	// and the watch must not resume from Fed.
 	Relisting bool
+	Kept      string // see WatchCut; empty: no cut has it
 	Objects   []Object
 	// Intents are objects of which a delta may have been delivered that no cut has yet, in the
 	// order in which they were written.
@@ -97,6 +98,8 @@ type WatchCut struct {
 	Cluster   string
 	Fed       string
 	Relisting bool
+	// Kept names the fields that all objects have, of a watch with `cache: auto`. Empty: unchanged.
+	Kept string
 	// Reset removes the objects and intents that were saved before.
 	Reset bool
 	// Put has the objects that were added or changed. Each supersedes the intent of its uid, unless

@@ -274,6 +274,11 @@ func (tx *writing) watch(c *WatchCut) error {
 			return err
 		}
 	}
+	if c.Kept != "" {
+		if err := tx.put(s, []byte(keptKey), []byte(c.Kept)); err != nil {
+			return err
+		}
+	}
 	if len(c.Put) == 0 && len(c.Deleted) == 0 {
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -29,6 +30,7 @@ type Inventory struct {
 	stores   map[string][]*index.Store  // by source, in the same order
 	specs    map[string]map[string]index.Spec
 	handlers []api.HandlerStatus
+	kept     map[string]kept.Set // by source, of those that keep some fields only
 	// seen has, by route, the sources whose objects the route may show in its results.
 	seen   map[string][]string
 	remote map[string]remote // by instance of a handler on workers
@@ -76,6 +78,7 @@ func viewOf(p *compile.Plan, stores map[informer.Spec]*index.Store, indexes map[
 		for _, spec := range p.Sources[name].Specs {
 			fmt.Fprintf(&b, " %+v %p", spec, stores[spec])
 		}
+		b.WriteString(p.Sources[name].Kept.Text())
 		for _, one := range slices.Sorted(maps.Keys(indexes[name])) {
 			fmt.Fprintf(&b, " %q %q", one, indexes[name][one].Name)
 		}
@@ -95,7 +98,7 @@ func NewCurrent(cfg *config.Config) *Current {
 func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores map[informer.Spec]*index.Store, indexes map[string]map[string]index.Spec) *Inventory {
 	inv := &Inventory{
 		config: p.Config, catalog: index.NewCatalog(), watches: make(map[string][]informer.Spec), stores: make(map[string][]*index.Store), specs: indexes,
-		seen: seenBy(p), view: viewOf(p, stores, indexes), replaced: make(chan struct{}),
+		kept: keptBy(p), seen: seenBy(p), view: viewOf(p, stores, indexes), replaced: make(chan struct{}),
 	}
 	for name, source := range p.Sources {
 		var all []*index.Store
@@ -196,7 +199,7 @@ func (inv *Inventory) source(name string) api.SourceInfo {
 	of := inv.config.Sources[name]
 	return api.SourceInfo{
 		Name: name, Resource: of.Resource, Namespaces: of.Namespaces, NamespaceSelector: of.NamespaceSelector,
-		Cache: of.Cache, Indexes: inv.indexes(name),
+		Cache: of.Cache, Kept: inv.keptFields(name), Indexes: inv.indexes(name),
 	}
 }
 

@@ -65,7 +65,7 @@ func (inv *Inventory) pager(ctx context.Context, q api.Query) (*pager, error) {
 		return nil, err
 	}
 	return &pager{
-		Answer: api.Answer{Source: q.Source, Resource: source.Resource},
+		Answer: api.Answer{Source: q.Source, Resource: source.Resource, Kept: inv.keptFields(q.Source)},
 		query:  q, selector: selector, filter: filter, cache: redactedCache{inv.catalog}, deadline: time.Now().Add(scanTime),
 	}, nil
 }
@@ -88,7 +88,7 @@ func (inv *Inventory) understand(ctx context.Context, verb string, q api.Query) 
 		return nil, nil, unknown("source %q has no index %q%s", q.Source, q.Index, config.Suggest(q.Index, known))
 	}
 	if q.Filter == "" {
-		return source, nil, nil
+		return source, nil, inv.checkKept(q, nil)
 	}
 	env, err := inv.envFor(ctx, q.Source)
 	if err != nil {
@@ -106,7 +106,7 @@ func (inv *Inventory) understand(ctx context.Context, verb string, q api.Query) 
 			return nil, nil, &api.QueryError{Message: "filter: " + w.Message}
 		}
 	}
-	return source, filter, nil
+	return source, filter, inv.checkKept(q, filter)
 }
 
 // selectorOf parses a label selector. It is nil if all objects match.

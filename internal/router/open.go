@@ -64,7 +64,7 @@ func (r *router) open(ctx context.Context) error {
 	r.OpenFactory(r.client)
 	watches := make(map[string]*informer.Watch)
 	for _, w := range r.Set.WantedWatches() {
-		watches[w.Spec.ID()] = r.Factory.Watch(w.Spec, w.Store, w.Sources...)
+		watches[w.Spec.ID()] = w.Add(r.Factory)
 	}
 	r.fromObjects.open(r)
 	if r.Set.Known, err = r.State.KnownRoutes(r.Set.Plan.Routes); err != nil {

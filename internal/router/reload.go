@@ -26,10 +26,16 @@ const (
 	pollInterval = time.Second
 	// swapTimeout is the time that deltas on their way have until the routes can be replaced.
 	swapTimeout = 10 * time.Second
+	// widenTimeout is the time that lists have which a reload needs.
+	widenTimeout = 2 * time.Minute
 )
 
 // errBusy: the routes could not be replaced in time. The reload is retried.
 var errBusy = errors.New("the routes could not be replaced in time; the reload is retried")
+
+// errFields: the caches do not have all fields yet that the new configuration reads. The reload is
+// retried.
+var errFields = errors.New("the new configuration reads fields that the cache does not keep yet (cache: auto); the reload is retried")
 
 // errStopping: a reload would have no effect.
 var errStopping = errors.New("the router is stopping")
@@ -109,7 +115,7 @@ func (r *router) askReload(ctx context.Context) error {
 // tryReload reloads and reports the result.
 func (r *router) tryReload(ctx context.Context) error {
 	err := r.reload(ctx)
-	r.reloads.again = errors.Is(err, errBusy) || errors.Is(err, engine.ErrWorkersBusy)
+	r.reloads.again = errors.Is(err, errBusy) || errors.Is(err, errFields) || errors.Is(err, engine.ErrWorkersBusy)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -174,6 +180,9 @@ func (r *router) reload(ctx context.Context) error {
 	resume := func() {}
 	if err == nil {
 		resume, err = r.Set.Remote.Retire(ctx, &next.Remote)
+	}
+	if err == nil {
+		err = r.widen(ctx, next)
 	}
 	var change *pipeline.Change
 	if err == nil {
@@ -265,9 +274,6 @@ func sameFleet(old, now *config.Fleet) bool {
 
 // prepare makes the stores' indexes and the routes of the new configuration.
 func (r *router) prepare(ctx context.Context, next *engine.Set) (*pipeline.Change, error) {
-	if err := r.Factory.AwaitLoaded(ctx); err != nil {
-		return nil, fmt.Errorf("saved objects are still being restored: %w", err)
-	}
 	next.OpenStores(r.Set)
 	var err error
 	if next.Known, err = r.State.KnownNew(ctx, next.Plan.Routes, r.Set.Plan.Routes); err != nil {
@@ -294,6 +300,20 @@ func (r *router) input() compile.Input {
 
 // inputOf names the configuration for a start.
 func inputOf(opts Options) compile.Input { return compile.Input{Path: opts.Config, Tolerant: true} }
+
+// widen makes the cached objects have the fields that the new configuration reads. Until then the
+// former one continues.
+func (r *router) widen(ctx context.Context, next *engine.Set) error {
+	if err := r.Factory.AwaitLoaded(ctx); err != nil {
+		return fmt.Errorf("saved objects are still being restored: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, widenTimeout)
+	defer cancel()
+	if err := r.Factory.Widen(ctx, next.WantedWatches()); err != nil {
+		return fmt.Errorf("%w: %w", errFields, err)
+	}
+	return nil
+}
 
 // swap replaces the watches and the routes.
 func (r *router) swap(ctx context.Context, next *engine.Set, change *pipeline.Change) error {

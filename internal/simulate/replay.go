@@ -193,7 +193,7 @@ func (p *player) attach(ctx context.Context) error {
 		if len(wanted.Sources) == 0 {
 			continue // it finds namespaces, and a recording has the objects of the found ones only
 		}
-		w := p.e.Factory.Watch(wanted.Spec, wanted.Store, wanted.Sources...)
+		w := wanted.Add(p.e.Factory)
 		i := slices.IndexFunc(wanted.Sources, func(s informer.Source) bool { _, ok := h.Sources[s.Name]; return ok })
 		if i >= 0 {
 			name := wanted.Sources[i].Name

@@ -197,7 +197,7 @@ func (t *Trial) openFeeds() (map[string]*informer.Watch, error) {
 			continue // it finds namespaces; in a trial all are selected
 		}
 		resource := (&event.Resource{GroupVersionResource: wanted.Spec.Resource}).String()
-		watch := t.e.Factory.Watch(wanted.Spec, wanted.Store, wanted.Sources...)
+		watch := wanted.Add(t.e.Factory)
 		watches[wanted.Spec.ID()] = watch
 		feed, err := watch.Injector(t.scene.Kinds[resource])
 		if err != nil {

@@ -250,13 +250,22 @@ func selects(r *http.Request, p *pod) bool {
 func (a *api) list(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	keys := slices.Sorted(maps.Keys(a.pods))
+	pods, version := a.pods, a.version
+	if r.URL.Query().Get("resourceVersionMatch") == "Exact" {
+		version, _ = strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+		if version < a.compacted {
+			fail(w, http.StatusGone, "Expired", "too old resource version")
+			return
+		}
+		pods = a.podsAt(version)
+	}
+	keys := slices.Sorted(maps.Keys(pods))
 	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 	var items []string
 	next := ""
 	for i := from; i < len(keys); i++ {
-		p := a.pods[keys[i]]
+		p := pods[keys[i]]
 		if !selects(r, &p) {
 			continue
 		}
@@ -266,7 +275,22 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 		}
 		items = append(items, p.text(""))
 	}
-	fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"%s},"items":[%s]}`, a.version, next, strings.Join(items, ","))
+	fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"%s},"items":[%s]}`, version, next, strings.Join(items, ","))
+}
+
+// podsAt returns the pods as of a version.
+func (a *api) podsAt(version int) map[string]pod {
+	pods := make(map[string]pod)
+	for _, c := range a.history {
+		switch {
+		case c.version > version:
+		case c.now != nil:
+			pods[c.now.namespace+"/"+c.now.name] = *c.now
+		default:
+			delete(pods, c.old.namespace+"/"+c.old.name)
+		}
+	}
+	return pods
 }
 
 func (a *api) watch(w http.ResponseWriter, r *http.Request) {

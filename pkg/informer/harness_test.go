@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -168,6 +169,7 @@ type options struct {
 	lossy  bool                    // see informer.Restored
 	later  *later                  // how objects are restored; nil: before the watch runs
 	before func(*informer.Factory) // adds other watches first; nil: there are none
+	kept   *kept.Set               // see informer.Wanted
 }
 
 func newRig(t *testing.T, a *api, o options) *rig {
@@ -191,7 +193,8 @@ func newRig(t *testing.T, a *api, o options) *rig {
 	if o.before != nil {
 		o.before(r.factory)
 	}
-	r.watch = r.factory.Watch(o.spec, r.store, sources...)
+	wanted := informer.Wanted{Spec: o.spec, Store: r.store, Sources: sources, Kept: o.kept}
+	r.watch = wanted.Add(r.factory)
 	return r
 }
 

@@ -37,7 +37,7 @@ type Injector struct {
 // unknown. An error means that a selector is invalid.
 func (w *Watch) Injector(kind string) (*Injector, error) {
 	w.target.SetKind(kind)
-	f := &Injector{w: w, decoder: wire.NewDecoder(w.target.Format, w.Resource())}
+	f := &Injector{w: w, decoder: wire.NewDecoder(w.target.Format(), w.Resource())}
 	var err error
 	if f.labels, err = labels.Parse(w.spec.LabelSelector); err != nil {
 		return nil, fmt.Errorf("labelSelector: %w", err)

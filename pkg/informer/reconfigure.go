@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/apply"
@@ -17,6 +18,8 @@ type Wanted struct {
 	Spec    Spec
 	Store   Cache // of a new watch; an existing one keeps its own
 	Sources []Source
+	// Kept has the fields that the objects of a watch with `cache: auto` have; nil: all.
+	Kept *kept.Set
 }
 
 // Held is the factory at a moment when no delta of any watch is between Admit and commit, and no
@@ -63,6 +66,7 @@ func (f *Factory) Reconfigure(ctx context.Context, wanted []Wanted, swap func(*H
 			<-w.stopped
 		}
 	}
+	narrow(ctx, f.watches, wanted)
 	return nil
 }
 
@@ -100,6 +104,7 @@ func (f *Factory) exchange(wanted []Wanted) (removed []*Watch) {
 			removed = slices.DeleteFunc(slices.Clone(removed), func(r *Watch) bool { return r == w })
 		} else {
 			w = f.newWatch(want.Spec, want.Store, f.epoch, watches)
+			w.Keep(want.fields())
 		}
 		watches = append(watches, w)
 		for _, s := range want.Sources {

@@ -3,6 +3,7 @@ package informer_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -22,6 +23,7 @@ type disk struct {
 	cluster   string
 	fed       string
 	relisting bool
+	kept      string
 	objects   map[event.Key]string
 
 	mu    sync.Mutex
@@ -42,7 +44,7 @@ func (d *disk) gate(_ string, o *event.Object) <-chan struct{} {
 }
 
 func (d *disk) write(c informer.Changes) {
-	d.cluster, d.fed, d.relisting = c.Cluster, c.Applied, c.Relisting
+	d.cluster, d.fed, d.relisting, d.kept = c.Cluster, c.Applied, c.Relisting, c.Kept
 	for _, key := range c.Deleted {
 		delete(d.objects, key)
 	}
@@ -96,6 +98,7 @@ func restart(t *testing.T, a *api, o options, d *disk) *rig {
 	}
 	restored.Lossy = o.lossy
 	r.watch.Restore(restored)
+	must.Succeed(t, r.watch.Complete(t.Context(), slog.New(slog.NewTextHandler(r.log, nil))))
 	a.mu.Lock()
 	a.requests = nil
 	a.mu.Unlock()
@@ -106,11 +109,12 @@ func restart(t *testing.T, a *api, o options, d *disk) *rig {
 // restoredFrom returns the state on the disk.
 func restoredFrom(t *testing.T, r *rig, d *disk) informer.Restored {
 	t.Helper()
-	restored := informer.Restored{Cluster: d.cluster, Applied: d.fed, Relisting: d.relisting, Listed: d.fed != ""}
+	restored := informer.Restored{Cluster: d.cluster, Applied: d.fed, Relisting: d.relisting, Listed: d.fed != "", Kept: d.kept}
+	reduce := r.watch.Reducer(d.kept)
 	add := func(text string) {
 		o, err := event.ParseObject(r.watch.Resource(), text)
 		must.Succeed(t, err)
-		restored.Objects = append(restored.Objects, o)
+		restored.Objects = append(restored.Objects, reduce(o))
 	}
 	for _, text := range d.objects {
 		add(text)

@@ -27,6 +27,8 @@ type Watch struct {
 	// namespaces of this one; nil: the watch has no such part.
 	selection *apply.Namespaces
 	finder    *Watch
+	hasClient bool
+	keeping   keeping
 	run       func(ctx context.Context) // watches until ctx is done
 
 	// The factory's fields, under its lock. stop is nil before the watch runs.
@@ -40,18 +42,18 @@ func (f *Factory) newWatch(spec Spec, store Cache, epoch int, among []*Watch) *W
 	w := &Watch{
 		spec: spec, name: nameOf(&spec), target: &reflector.Target{
 			GVR: spec.Resource, Cluster: f.cfg.Cluster, Namespace: spec.Namespace,
-			LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector,
-			Format: spec.format(), Metadata: spec.identityFormat(),
+			LabelSelector: spec.LabelSelector, FieldSelector: spec.FieldSelector, Metadata: spec.identityFormat(),
 		},
 		plan: &reflector.Plan{}, relists: &reflector.Relists{}, sources: &apply.Sources{},
 	}
-	if f.cfg.Client != nil { // injected objects are in selected namespaces
+	w.hasClient = f.cfg.Client != nil
+	if w.hasClient { // injected objects are in selected namespaces
 		w.finder = finderOf(&spec, among)
 	}
 	var late *reflector.Late
 	within := w.within()
 	if within != nil {
-		w.target.InSelected, w.target.Format.Within, late = true, within.Has, &reflector.Late{}
+		w.target.InSelected, late = true, &reflector.Late{}
 	}
 	if spec.finds() {
 		w.selection = apply.NewNamespaces()
@@ -60,6 +62,7 @@ func (f *Factory) newWatch(spec Spec, store Cache, epoch int, among []*Watch) *W
 	w.sources.Set(nil)
 	w.health = reflector.NewHealth(w.name, f.cfg.Log)
 	w.state = persist.New(w.persisted(f, store))
+	w.keeping = newKeeping(w)
 	reflected := &reflector.Config{
 		Name: w.name, Log: f.cfg.Log, Client: f.cfg.Client.server(), Identity: f.identity,
 		Target: w.target, State: w.state, Health: w.health, Plan: w.plan, Relists: w.relists,
@@ -67,13 +70,16 @@ func (f *Factory) newWatch(spec Spec, store Cache, epoch int, among []*Watch) *W
 		BookmarkWait: f.cfg.BookmarkWait, Late: late,
 	}
 	inquiry := reflector.NewInquiry(reflected)
+	w.keeping.inquiry = inquiry
 	w.applier = apply.New(apply.Config{
 		Watch: w.name, Log: f.cfg.Log, Clock: f.cfg.Clock, Admit: f.admit, TakesInitial: f.cfg.TakesInitial,
-		IdentityOnly: spec.identityOnly(), Selective: spec.filtered(), Selects: w.selection, Within: within, Late: late,
+		IdentityOnly: spec.identityOnly(), Common: w.common(), Selective: spec.filtered(), Selects: w.selection, Within: within, Late: late,
 		State: w.state, Sources: w.sources, Health: w.health, Plan: w.plan, Relists: w.relists, Inquiry: inquiry,
 	}, epoch)
 	reflected.Sink = w.applier
-	w.run = w.afterNamespaces(reflector.New(reflected, inquiry).Run)
+	inner := reflector.New(reflected, inquiry)
+	w.keeping.reopen = inner.Reopen
+	w.run = w.afterNamespaces(inner.Run)
 	return w
 }
 
@@ -119,6 +125,7 @@ func (w *Watch) Cut(f func(fed string, relisting bool)) { w.state.Cut(f) }
 // that are gone, including those of intents, are Deleted and Stale.
 func (w *Watch) Restore(r Restored) {
 	w.state.Restore(&r)
+	w.keeping.restored(r.Kept)
 	if w.selection != nil {
 		for o := range w.state.All() {
 			w.selection.Add(o.Key().Name)

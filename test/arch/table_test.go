@@ -99,11 +99,11 @@ var allowed = map[string][]string{
 
 	"pkg/informer": {
 		"pkg/informer/internal/wire", "pkg/informer/internal/client", "pkg/informer/internal/persist", "pkg/informer/internal/reflector", "pkg/informer/internal/apply",
-		"internal/backoff", "pkg/authz", "pkg/event", "pkg/config", "internal/rawjson", "internal/metrics", "internal/timer",
+		"internal/backoff", "internal/kept", "pkg/authz", "pkg/event", "pkg/config", "internal/rawjson", "internal/metrics", "internal/timer",
 	},
 	"pkg/informer/internal/wire":      {"pkg/event", "internal/rawjson"},
 	"pkg/informer/internal/client":    {"internal/fileerr", "internal/kubehttp", "pkg/event", "pkg/config"},
-	"pkg/informer/internal/persist":   {"pkg/event"},
+	"pkg/informer/internal/persist":   {"internal/kept", "pkg/event"},
 	"pkg/informer/internal/reflector": {"internal/backoff", "pkg/event", "pkg/informer/internal/wire", "pkg/informer/internal/client", "pkg/informer/internal/persist"},
 	"pkg/informer/internal/apply":     {"pkg/event", "internal/metrics", "internal/timer", "pkg/informer/internal/wire", "pkg/informer/internal/persist", "pkg/informer/internal/reflector"},
 
@@ -216,7 +216,7 @@ var allowed = map[string][]string{
 		"pkg/informer", "pkg/plugins", "internal/otlpconn",
 	},
 	"internal/inspect": {
-		"internal/access", "internal/pipeline/chain", "internal/checkpoint", "internal/compile", "internal/explain", "internal/expr", "internal/expr/explain", "internal/fleet/lookup", "internal/inspect/api", "internal/metrics", "internal/pipeline",
+		"internal/access", "internal/pipeline/chain", "internal/checkpoint", "internal/compile", "internal/explain", "internal/expr", "internal/expr/explain", "internal/fleet/lookup", "internal/inspect/api", "internal/kept", "internal/metrics", "internal/pipeline",
 		"internal/rawjson", "internal/timer", "pkg/authz", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 

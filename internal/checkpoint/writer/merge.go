@@ -34,7 +34,7 @@ func mergeEach[C any](first, next []C, name func(C) string, merge func(first, ne
 }
 
 func mergeWatches(first, next checkpoint.WatchCut) checkpoint.WatchCut {
-	next.Cluster = cmp.Or(next.Cluster, first.Cluster)
+	next.Cluster, next.Kept = cmp.Or(next.Cluster, first.Cluster), cmp.Or(next.Kept, first.Kept)
 	if next.Reset {
 		return next
 	}

@@ -22,9 +22,10 @@ type SourceInfo struct {
 	// instead of Namespaces: the labels of the namespaces, and their present number
 	NamespaceSelector string `json:"namespaceSelector,omitempty"`
 	Selected          *int   `json:"selectedNamespaces,omitempty"`
-	// the cached part of objects: full, metadata or identity
+	// the cached part of objects: full, auto, metadata or identity
 	Cache   string   `json:"cache"`
-	Indexes []string `json:"indexes"` // indexes that queries may use, see [Query].Index
+	Kept    []string `json:"kept,omitempty"` // the only cached fields beside names and versions (cache: auto); absent: all
+	Indexes []string `json:"indexes"`        // indexes that queries may use, see [Query].Index
 	Objects int      `json:"objects"`
 	// the caller may not list all objects, so Objects and Reason are not shown
 	Hidden bool   `json:"hidden,omitempty"`
@@ -56,10 +57,12 @@ type Answer struct {
 	// namespaces has one watch for each; then it is the oldest of their versions. Each page has a
 	// version of its own: an object that exists throughout appears once, in the state of its page's
 	// version.
-	ResourceVersion string            `json:"resourceVersion"`
-	Synced          bool              `json:"synced"`
-	Reason          string            `json:"reason,omitempty"` // reason for not being synced
-	Items           []json.RawMessage `json:"items"`
+	ResourceVersion string `json:"resourceVersion"`
+	Synced          bool   `json:"synced"`
+	Reason          string `json:"reason,omitempty"` // reason for not being synced
+	// the only fields that the cache keeps beside names and versions (cache: auto); absent: all
+	Kept  []string          `json:"kept,omitempty"`
+	Items []json.RawMessage `json:"items"`
 	// number of objects without a field that the filter needs; they do not match
 	Absent int `json:"absent,omitempty"`
 	// Continue is the parameter for the next page; it is empty on the last page. A page may have

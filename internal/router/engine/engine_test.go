@@ -276,7 +276,7 @@ func TestFlow(t *testing.T) {
 		e := open(t, r.env(), strings.ReplaceAll(base, "> 3", "> 0"))
 		injectors, saved := map[string]*informer.Injector{}, map[string]*informer.Watch{}
 		for _, wanted := range e.Set.WantedWatches() {
-			watch := e.Factory.Watch(wanted.Spec, wanted.Store, wanted.Sources...)
+			watch := wanted.Add(e.Factory)
 			saved[wanted.Spec.ID()] = watch
 			injector, err := watch.Injector(map[string]string{"pods": "Pod", "nodes": "Node"}[wanted.Sources[0].Name])
 			must.Succeed(t, err)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
@@ -64,6 +65,10 @@ func (s *Set) WantedWatches() []informer.Wanted {
 		for _, spec := range s.Plan.Sources[name].Specs {
 			w := want(spec)
 			w.Sources = append(w.Sources, source)
+			if spec.Cache == config.CacheAuto {
+				fields := s.Plan.Sources[name].Kept // all sources of the watch keep the same
+				w.Kept = &fields
+			}
 		}
 	}
 	return wanted

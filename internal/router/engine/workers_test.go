@@ -120,7 +120,7 @@ func start(t *testing.T, env *engine.Env, p *compile.Plan) (*engine.Engine, *inf
 	must.Succeed(t, e.OpenSet(t.Context()))
 	e.OpenFactory(nil)
 	wanted := e.Set.WantedWatches()[0]
-	watch := e.Factory.Watch(wanted.Spec, wanted.Store, wanted.Sources...)
+	watch := wanted.Add(e.Factory)
 	injector, err := watch.Injector("Node")
 	must.Succeed(t, err)
 	saved := map[string]*informer.Watch{wanted.Spec.ID(): watch}

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"runtime"
@@ -28,16 +29,16 @@ func (s *State) needsObjects(p *compile.Plan) bool {
 
 // restoreWatch restores the saved state of a watch: its objects at once, or while it runs already.
 // It returns false if there is none.
-func (s *State) restoreWatch(w *informer.Watch, atOnce bool) (known bool, err error) {
+func (s *State) restoreWatch(ctx context.Context, w *informer.Watch, atOnce bool) (known bool, err error) {
 	saved, err := s.db.ReadWatch(w.Spec().ID(), nil)
 	if err != nil || saved == nil {
 		return false, err
 	}
-	restored := informer.Restored{Cluster: saved.Cluster, Applied: saved.Fed, Relisting: saved.Relisting, Lossy: s.lossy}
-	objects := &savedObjects{db: s.db, watch: w, log: s.log}
-	if gvr := w.Spec().Resource; gvr.Group == "" && gvr.Resource == "secrets" || saved.Relisting || saved.Fed == "" || w.Finds() {
-		// only the identity of a Secret is known, a list is compared with all objects, and other
-		// watches wait for their namespaces
+	restored := informer.Restored{Cluster: saved.Cluster, Applied: saved.Fed, Relisting: saved.Relisting, Kept: saved.Kept, Lossy: s.lossy}
+	objects := &savedObjects{db: s.db, watch: w, reduce: w.Reducer(saved.Kept), log: s.log}
+	if gvr := w.Spec().Resource; gvr.Group == "" && gvr.Resource == "secrets" || saved.Relisting || saved.Fed == "" || w.Finds() || w.Lacks(saved.Kept) {
+		// only the identity of a Secret is known, a list is compared with all objects, other
+		// watches wait for their namespaces, and objects without some fields are completed
 		atOnce = true
 	}
 	more, err := objects.begin(atOnce)
@@ -51,13 +52,14 @@ func (s *State) restoreWatch(w *informer.Watch, atOnce bool) (known bool, err er
 		restored.Intents = append(restored.Intents, objects.intent(intent))
 	}
 	w.Restore(restored)
-	return true, nil
+	return true, w.Complete(ctx, s.log)
 }
 
 // savedObjects implements [informer.Saved] over the state file.
 type savedObjects struct {
 	db         *checkpoint.DB
 	watch      *informer.Watch
+	reduce     func(*event.Object) *event.Object // to the kept fields
 	log        *slog.Logger
 	next       string // see checkpoint.DB.ReadObjects
 	unreadable atomic.Bool
@@ -128,5 +130,5 @@ func (s *savedObjects) parse(o checkpoint.Object) *event.Object {
 		s.unreadable.Store(true)
 		return nil
 	}
-	return object
+	return s.reduce(object)
 }

@@ -150,7 +150,7 @@ func (s *State) Restore(ctx context.Context, watches map[string]*informer.Watch,
 	keep := checkpoint.Configured{Prefixes: p.Disabled()}
 	atOnce := s.AllAtOnce || s.needsObjects(p)
 	for _, w := range watches {
-		known, err := s.restoreWatch(w, atOnce)
+		known, err := s.restoreWatch(ctx, w, atOnce)
 		if err != nil {
 			return fmt.Errorf("state.dir: %w", err)
 		}
@@ -200,7 +200,7 @@ func (s *State) Collect(at func()) checkpoint.Cut {
 		if !c.Changed && !begun {
 			continue
 		}
-		w := checkpoint.WatchCut{ID: c.ID, Reset: begun, Cluster: c.Cluster, Fed: c.Applied, Relisting: c.Relisting, Put: c.Put}
+		w := checkpoint.WatchCut{ID: c.ID, Reset: begun, Cluster: c.Cluster, Fed: c.Applied, Relisting: c.Relisting, Kept: c.Kept, Put: c.Put}
 		for _, key := range c.Deleted {
 			w.Deleted = append(w.Deleted, checkpoint.Identity{Key: key})
 		}

@@ -27,6 +27,9 @@ type Config struct {
 	TakesInitial func(source string) bool
 	// IdentityOnly: only the identity of an object is kept.
 	IdentityOnly bool
+	// Common returns the part of an object that has been kept of all objects, also if the kept
+	// fields have changed; nil: they do not change.
+	Common func(o *event.Object) string
 	// Selective: an object can leave the watch without being deleted, and the API server then
 	// reports it as deleted.
 	Selective bool
@@ -96,7 +99,7 @@ func (a *Applier) Known(o *event.Object) *event.Object {
 	switch {
 	case old == nil && a.cfg.IdentityOnly && a.initial.Load() && !a.cfg.takesInitial():
 		return wire.IdentityOf(o)
-	case old != nil && o.ResourceVersion() != "" && old.Same(o) && !a.differs(old, o):
+	case old != nil && o.ResourceVersion() != "" && old.Same(o) && !a.differs(old, o) && !isIncomplete(a, old, o):
 		return old
 	}
 	return o
@@ -128,7 +131,10 @@ func (a *Applier) LeftOut(e *wire.ObjectError) {
 // restored backup issues the same resourceVersions again, and of some objects only the identity was
 // saved. If the watch keeps identities only, a difference cannot be detected.
 func (a *Applier) differs(old, o *event.Object) bool {
-	return !a.cfg.IdentityOnly && old.Raw() != o.Raw()
+	if a.cfg.IdentityOnly || old.Raw() == o.Raw() {
+		return false
+	}
+	return a.cfg.Common == nil || a.cfg.Common(old) != a.cfg.Common(o)
 }
 
 // change is a delta before it is addressed to the sources.

@@ -103,8 +103,8 @@ func (a *Applier) put(ctx context.Context, o *event.Object, rewound bool, applie
 		return a.apply(ctx, change{op: event.Deleted, before: old, old: a.cfg.State.Latest(old), stale: true}) &&
 			a.apply(ctx, change{op: event.Added, now: o, applied: applied})
 	case old.ResourceVersion() == o.ResourceVersion() && o.ResourceVersion() != "" && (!rewound || identityOnly || !a.differs(old, o)):
-		if identityOnly {
-			a.cfg.State.FillIn(old, o)
+		if identityOnly || isIncomplete(a, old, o) {
+			a.cfg.State.FillIn(old, o, !identityOnly)
 		}
 		return true
 	case !rewound && persist.Older(o, old):

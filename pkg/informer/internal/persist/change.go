@@ -62,12 +62,15 @@ func (s *State) remove(c *Change) {
 	}
 }
 
-// FillIn completes an object of which the store has only the identity. The object itself has not
-// changed.
-func (s *State) FillIn(old, o *event.Object) {
+// FillIn completes an object of which the store has only some fields. The object itself has not
+// changed. save: the next cut has it; otherwise no cut may have more of it.
+func (s *State) FillIn(old, o *event.Object, save bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cfg.Store.Put(o)
+	if save && s.dirty != nil {
+		s.dirty.changed[o.Key()] = o
+	}
 	s.cfg.Measure(old, o)
 }
 
@@ -159,7 +162,7 @@ func HandOver(states []*State, also func()) []Changes {
 	release := sync.OnceFunc(Hold(states))
 	defer release()
 	for i, s := range states {
-		all[i] = Changes{ID: s.cfg.ID, Cluster: s.Position.cluster, Applied: s.Position.fed, Relisting: s.Position.relisting}
+		all[i] = Changes{ID: s.cfg.ID, Cluster: s.Position.cluster, Applied: s.Position.fed, Relisting: s.Position.relisting, Kept: s.kept}
 		if s.dirty != nil {
 			sets[i].changed, sets[i].settled = s.dirty.handOver(&all[i])
 		}

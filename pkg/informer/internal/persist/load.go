@@ -146,7 +146,7 @@ func (s *State) Restore(r *Restored) {
 	}
 	s.Position.cluster, s.Position.fed, s.Position.relisting = r.Cluster, r.Applied, r.Relisting
 	if s.dirty != nil {
-		s.dirty.cluster, s.dirty.fed, s.dirty.relisting = r.Cluster, r.Applied, r.Relisting
+		s.dirty.cluster, s.dirty.fed, s.dirty.relisting, s.dirty.kept = r.Cluster, r.Applied, r.Relisting, r.Kept
 	}
 }
 
@@ -154,7 +154,7 @@ func (s *State) Restore(r *Restored) {
 // which speeds up the restore of many objects.
 func (s *State) RestoreObject(o *event.Object) {
 	put := prepare(s.cfg.Store, o)
-	identity := !s.cfg.IdentityOnly && IsIdentity(o)
+	identity := !s.cfg.IdentityOnly && keepsWhole(s) && IsIdentity(o)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cfg.Learn(o)

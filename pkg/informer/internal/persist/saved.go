@@ -31,6 +31,9 @@ type Changes struct {
 	// the resourceVersion up to which everything is applied; empty: no list was ever complete
 	Applied   string
 	Relisting bool // a list is partly applied
+	// Kept is the text of the fields that all objects have; empty: the configuration of the watch
+	// alone decides about them.
+	Kept string
 	// Put has the latest state of every object that was added or updated, as the store keeps it;
 	// Deleted has the removed keys. No key is in both.
 	Put     []*event.Object
@@ -54,6 +57,7 @@ type Restored struct {
 	Cluster   string // of the objects, see Client.Identity; empty: unknown
 	Applied   string
 	Relisting bool
+	Kept      string // see Changes
 	// Lossy: the last cuts and intents of the former run may be missing, as in a fleet whose leader
 	// has died. So each object that is new until the watch has caught up may have been delivered.
 	Lossy bool

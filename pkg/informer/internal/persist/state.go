@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -38,6 +39,7 @@ type State struct {
 	// mu is the cut lock.
 	mu    sync.Mutex
 	dirty *dirtySet // nil: there is no checkpoint
+	kept  string    // see Changes
 	// intents are the objects of which a former run may have delivered deltas. Only the watch's own
 	// goroutine changes them.
 	intents intents
@@ -108,6 +110,21 @@ func (s *State) SetResumeTarget(version string) {
 // IdentityOnly reports whether only the identity of an object of the store was restored. It is for
 // the watch's own goroutine.
 func (s *State) IdentityOnly(o *event.Object) bool { return s.identities && IsIdentity(o) }
+
+// keepsWhole reports whether whole objects are kept, as far as the configuration of the watch keeps
+// them.
+func keepsWhole(s *State) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.kept == "" || s.kept == kept.Whole().Text()
+}
+
+// SetKept sets the text of the fields that all objects of the store have, see [Changes].
+func (s *State) SetKept(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = text
+}
 
 // Latest returns the last known state of an object of the store: after a crash the routes may have
 // received a later one than the store has. It is for the watch's own goroutine.

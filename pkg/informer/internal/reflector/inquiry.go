@@ -222,3 +222,41 @@ func (i *Inquiry) listMetadata(ctx context.Context, path string, q url.Values) (
 	ignore := func(*wire.ObjectError) runtime.Object { return nil }
 	return wire.NewListing(i.target.Metadata, i.target.Resource(), wire.NewStream(resp.Body, i.health.Heard), ignore).Read()
 }
+
+// All returns the objects that the watch selects, in the present format: as of exactly a version,
+// or as of a moment after the call if the version is empty.
+func (i *Inquiry) All(ctx context.Context, version string) (all []*event.Object, err error) {
+	if !i.target.namespaced.Load() {
+		found, err := i.client.Discover(ctx, i.target.GVR)
+		if err != nil {
+			return nil, err
+		}
+		i.target.discovered(found)
+	}
+	list, err := client.Pages(func(token string) (*internalversion.List, error) {
+		opts := metav1.ListOptions{Limit: pageSize, Continue: token}
+		if token == "" && version != "" {
+			opts.ResourceVersion, opts.ResourceVersionMatch = version, metav1.ResourceVersionMatchExact
+		}
+		return i.cfg.readPage(ctx, i.target.Path(), opts)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, item := range list.Items {
+		if o, ok := item.(*event.Object); ok {
+			all = append(all, o)
+		}
+	}
+	return all, nil
+}
+
+// IsAnswered reports whether an error is the answer of the API server to a request.
+func IsAnswered(err error) bool {
+	return client.IsAnswer(err) || client.IsExpired(err) || client.IsAhead(err) || client.IsDenied(err)
+}
+
+// IsRefused reports whether the API server refuses to list the resource, or does not have it.
+func IsRefused(err error) bool {
+	return client.IsDenied(err) || client.IsAnswer(err) && !client.IsExpired(err) || errors.Is(err, client.ErrAbsent)
+}

@@ -58,6 +58,7 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 	}
 	lw.cfg.Plan.Listing()
 	if opts.Continue == "" {
+		lw.cfg.Target.reach(lw.cfg.Target.format.Load())
 		lw.cfg.Late.begin()
 		if err := lw.retry(ctx, func() error { return lw.prober.willList(ctx) }); err != nil {
 			return nil, err
@@ -155,8 +156,8 @@ func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resu
 		} else if lw.cfg.Plan.Latest() {
 			opts.ResourceVersion = ""
 		}
-		accept := client.AcceptObjects
-		if lw.cfg.Target.Format.MetadataOnly {
+		format, accept := lw.cfg.Target.format.Load(), client.AcceptObjects
+		if format.MetadataOnly {
 			accept = client.AcceptMetadata
 		}
 		// The API server ends the watch after the requested time. If it does not, the connection is
@@ -179,7 +180,7 @@ func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resu
 			silence *= 4
 		}
 		body := client.NewBody(resp.Body, silence, func(error) { _ = resp.Body.Close() })
-		r = lw.read(&stream{ctx: ctx, cancel: cancel, body: body, opts: opts, resumed: resumed})
+		r = lw.read(&stream{ctx: ctx, cancel: cancel, body: body, opts: opts, resumed: resumed, format: format})
 		return nil
 	})
 	return r, err
@@ -201,7 +202,7 @@ func (lw *listerWatcher) read(s *stream) *reader {
 // little is known of the item.
 func (c *Config) leftOut(e *wire.ObjectError) runtime.Object {
 	resource := c.Target.Resource()
-	if o := e.Reduced(c.Target.Format, resource); o != nil {
+	if o := e.Reduced(c.Target.Format(), resource); o != nil {
 		c.Sink.Reduced(e)
 		return c.Sink.Known(o)
 	}
@@ -215,8 +216,8 @@ func (c *Config) leftOut(e *wire.ObjectError) runtime.Object {
 
 // readPage requests a page of a list; the server may send the whole list.
 func (c *Config) readPage(ctx context.Context, path string, opts metav1.ListOptions) (*internalversion.List, error) {
-	accept := client.AcceptObjects
-	if c.Target.Format.MetadataOnly {
+	format, accept := c.Target.Format(), client.AcceptObjects
+	if format.MetadataOnly {
 		accept = client.AcceptMetadataList
 	}
 	resp, err := c.Client.Get(ctx, path, c.Target.Query(opts), accept, client.IdleTimeout)
@@ -224,7 +225,7 @@ func (c *Config) readPage(ctx context.Context, path string, opts metav1.ListOpti
 		return nil, err
 	}
 	defer resp.Body.Close()
-	l := wire.NewListing(c.Target.Format, c.Target.Resource(), wire.NewStream(resp.Body, c.Health.Heard), c.leftOut)
+	l := wire.NewListing(format, c.Target.Resource(), wire.NewStream(resp.Body, c.Health.Heard), c.leftOut)
 	l.Known = c.Sink.Known
 	return l.Read()
 }

@@ -116,6 +116,14 @@ func (r *Reflector) reflect(ctx context.Context) {
 	defer r.running.Unlock()
 }
 
+// Reopen ends the open stream of the watch, if there is one. The next one begins where it ended,
+// and has the present format.
+func (r *Reflector) Reopen() {
+	if w := r.prober.open.Load(); w != nil {
+		w.stop()
+	}
+}
+
 // stopClock is the real clock, but a wait on After ends with the context. Some waits of client-go's
 // Reflector do not.
 type stopClock struct {

@@ -57,6 +57,7 @@ type stream struct {
 	opts   metav1.ListOptions
 	// resumed: there are no initial events.
 	resumed bool
+	format  *format
 }
 
 // newReader returns a reader of a stream, and takes ownership of the stream.
@@ -66,7 +67,8 @@ func newReader(cfg *Config, q *quirks, s *stream) *reader {
 		began: time.Now(), version: s.opts.ResourceVersion,
 		initial: s.opts.SendInitialEvents != nil && *s.opts.SendInitialEvents,
 	}
-	r.events = wire.NewFrames(cfg.Target.Format, cfg.Target.Resource(), wire.NewStream(s.body, r.heard))
+	cfg.Target.reach(s.format)
+	r.events = wire.NewFrames(s.format.Format, cfg.Target.Resource(), wire.NewStream(s.body, r.heard))
 	if r.initial {
 		r.lag.begin(cfg.BookmarkWait, r.refuse)
 		r.events.Ahead()
@@ -200,7 +202,7 @@ func (r *reader) replace(e watch.Event, err error) (watch.Event, error) {
 		return e, err
 	}
 	if e.Type == watch.Added || e.Type == watch.Modified {
-		if o := bad.Reduced(r.cfg.Target.Format, r.cfg.Target.Resource()); o != nil {
+		if o := bad.Reduced(r.cfg.Target.Format(), r.cfg.Target.Resource()); o != nil {
 			r.cfg.Sink.Reduced(bad)
 			e.Object = o
 			return e, nil

@@ -20,16 +20,49 @@ type Target struct {
 	GVR       schema.GroupVersionResource
 	Cluster   string // the name of the cluster
 	Namespace string // empty: all, or the resource has no namespaces
-	// InSelected: only the objects in some namespaces are kept, see Format.Within.
+	// InSelected: only the objects in some namespaces are kept, see [wire.Format].
 	InSelected    bool
 	LabelSelector string
 	FieldSelector string
-	// Format is the format of the kept objects, Metadata the format of requests that need only
-	// metadata.
-	Format, Metadata *wire.Format
+	// Metadata is the format of requests that need only metadata.
+	Metadata *wire.Format
 
+	format     atomic.Pointer[format]
+	reached    atomic.Int64
 	resource   atomic.Pointer[event.Resource]
 	namespaced atomic.Bool
+}
+
+// format is the format of the kept objects. A later one has a higher number.
+type format struct {
+	*wire.Format
+
+	number int64
+}
+
+// Format returns the format of the kept objects.
+func (t *Target) Format() *wire.Format { return t.format.Load().Format }
+
+// SetFormat sets the format of the objects of all later responses. It is called by one goroutine at
+// a time, first before the watch runs. It returns the number of the format, see [Target.Reached].
+func (t *Target) SetFormat(f *wire.Format) (number int64) {
+	if before := t.format.Load(); before != nil {
+		number = before.number + 1
+	}
+	t.format.Store(&format{f, number})
+	return number
+}
+
+// Reached reports whether everything that the Reflector receives from now on has the format of a
+// number or a later one, and whether everything before was applied.
+func (t *Target) Reached(number int64) bool { return t.reached.Load() >= number }
+
+// reach notes that the Reflector begins a response of a format. It has passed on everything that it
+// received before.
+func (t *Target) reach(f *format) {
+	if f.number > t.reached.Load() {
+		t.reached.Store(f.number)
+	}
 }
 
 // Resource returns the resource that all objects of the watch share. Its Kind may be empty until

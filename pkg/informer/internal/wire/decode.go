@@ -95,14 +95,17 @@ type Decoder struct {
 	// replaced by the real one.
 	rename bool
 	within func(namespace string) bool // nil: objects in all namespaces are kept
-	cuts   []rawjson.Span
-	status int // the offset of the object's status; -1: it has none
-	pieces []string
+	keep   *rawjson.Selection          // nil: all fields are kept
+	// joined and selected are the buffers of select.
+	joined, selected []byte
+	cuts             []rawjson.Span
+	status           int // the offset of the object's status; -1: it has none
+	pieces           []string
 }
 
 // NewDecoder returns a decoder for objects that are the value of the keys below in a text.
 func NewDecoder(format *Format, resource *event.Resource, below ...string) *Decoder {
-	d := &Decoder{resource: resource, finder: rawjson.NewFinder(), rename: format.MetadataOnly, within: format.Within}
+	d := &Decoder{resource: resource, finder: rawjson.NewFinder(), rename: format.MetadataOnly, within: format.Within, keep: format.Keep}
 	at := func(keys ...string) []string { return append(below[:len(below):len(below)], keys...) }
 	d.finder.Find(idAPIVersion, at("apiVersion")...)
 	d.finder.Find(idKind, at("kind")...)
@@ -179,6 +182,9 @@ func (d *Decoder) object(src string, start, end int, spans []rawjson.Span) (*eve
 			return nil, errNotUTF8
 		}
 	}
+	if d.keep != nil {
+		return event.ParseObject(d.resource, d.selection(front))
+	}
 	var b strings.Builder
 	b.Grow(size)
 	for i, piece := range d.pieces {
@@ -189,6 +195,28 @@ func (d *Decoder) object(src string, start, end int, spans []rawjson.Span) (*eve
 		b.WriteString(piece)
 	}
 	return event.ParseIndexed(d.resource, b.String(), d.statusIn(b.Len(), end))
+}
+
+// selection returns a copy of the kept fields of the object in d.pieces, whose text begins with
+// front; empty: with the first piece.
+func (d *Decoder) selection(front string) string {
+	text := d.pieces[0]
+	if len(d.pieces) > 1 || front != "" {
+		d.joined = append(d.joined[:0], front...)
+		for i, piece := range d.pieces {
+			if i == 0 && front != "" {
+				piece = piece[1:]
+			}
+			d.joined = append(d.joined, piece...)
+		}
+		text = view(d.joined)
+	}
+	d.selected = d.keep.Append(d.selected[:0], text)
+	kept := string(d.selected)
+	if cap(d.joined) > bufferSize { // a big object has passed
+		d.joined, d.selected = nil, nil
+	}
+	return kept
 }
 
 // statusIn returns the offset of the status in the kept text of an object, which has a size and

@@ -243,6 +243,8 @@ type Format struct {
 	// Drop has the paths that are removed from every object, as keys. A path that meets a list
 	// continues in every element.
 	Drop [][]string
+	// Keep has the only fields that are kept, after those of Drop were removed; nil: all are.
+	Keep *rawjson.Selection
 	// Annotations are the only annotations that are kept; nil: all are.
 	Annotations []string
 	// Within reports whether the objects in a namespace are kept; nil: all are.
