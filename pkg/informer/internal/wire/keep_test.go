@@ -18,14 +18,22 @@ func TestKeep(t *testing.T) {
 	resource := &event.Resource{Kind: "Thing"}
 	resource.Version = "v1"
 	for _, tt := range []struct{ name, text, want string }{
-		{"of a watch", `{"kind":"Thing","apiVersion":"v1","metadata":{"name":"n","managedFields":[1],"labels":{"b":"2","a":"1"}},"spec":{"list":[{"x":1,"y":2},{}]},"status":{"phase":"p","other":1}}`,
-			`{"kind":"Thing","apiVersion":"v1","metadata":{"name":"n","labels":{"a":"1"}},"spec":{"list":[{"x":1},{}]},"status":{"phase":"p"}}`},
-		{"of a list", `{"metadata":{"name":"n","labels":{"b":"2","a":"1"}},"spec":{"list":[{"x":1,"y":2},{}]},"status":{"phase":"p","other":1}}`,
-			`{"kind":"Thing","apiVersion":"v1","metadata":{"name":"n","labels":{"a":"1"}},"spec":{"list":[{"x":1},{}]},"status":{"phase":"p"}}`},
-		{"dropped and kept", `{"kind":"Thing","apiVersion":"v1","metadata":{"name":"n"},"status":{"phase":"p"},"spec":{"list":null}}`,
-			`{"kind":"Thing","apiVersion":"v1","metadata":{"name":"n"},"status":{"phase":"p"},"spec":{"list":null}}`},
-		{"large", `{"metadata":{"name":"n"},"spec":{"pad":"` + strings.Repeat("x", bufferSize) + `"},"status":{"phase":"ü"}}`,
-			`{"kind":"Thing","apiVersion":"v1","metadata":{"name":"n"},"spec":{},"status":{"phase":"ü"}}`},
+		{
+			"of a watch", `{"kind":"Thing","apiVersion":"v1","metadata":{"name":"n","managedFields":[1],"labels":{"b":"2","a":"1"}},"spec":{"list":[{"x":1,"y":2},{}]},"status":{"phase":"p","other":1}}`,
+			`{"kind":"Thing","apiVersion":"v1","metadata":{"name":"n","labels":{"a":"1"}},"spec":{"list":[{"x":1},{}]},"status":{"phase":"p"}}`,
+		},
+		{
+			"of a list", `{"metadata":{"name":"n","labels":{"b":"2","a":"1"}},"spec":{"list":[{"x":1,"y":2},{}]},"status":{"phase":"p","other":1}}`,
+			`{"kind":"Thing","apiVersion":"v1","metadata":{"name":"n","labels":{"a":"1"}},"spec":{"list":[{"x":1},{}]},"status":{"phase":"p"}}`,
+		},
+		{
+			"dropped and kept", `{"kind":"Thing","apiVersion":"v1","metadata":{"name":"n"},"status":{"phase":"p"},"spec":{"list":null}}`,
+			`{"kind":"Thing","apiVersion":"v1","metadata":{"name":"n"},"status":{"phase":"p"},"spec":{"list":null}}`,
+		},
+		{
+			"large", `{"metadata":{"name":"n"},"spec":{"pad":"` + strings.Repeat("x", bufferSize) + `"},"status":{"phase":"ü"}}`,
+			`{"kind":"Thing","apiVersion":"v1","metadata":{"name":"n"},"spec":{},"status":{"phase":"ü"}}`,
+		},
 	} {
 		d := NewDecoder(&Format{Keep: keep, Drop: [][]string{{"metadata", "managedFields"}}}, resource)
 		var last *event.Object
