@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -250,10 +251,10 @@ func TestRestoredFilter(t *testing.T) {
 // least once.
 func TestRestoredPauseTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		mended := false
+		var mended atomic.Bool
 		s := &recordingSink{}
 		r := pipeline.Route{Sinks: to(s), OnFailure: pipeline.Pause, Handler: handleEach(func(d *event.Delta) plugins.Result {
-			if d.Key().Name == "bad" && !mended {
+			if d.Key().Name == "bad" && !mended.Load() {
 				return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(errDown)}
 			}
 			return ok(d)
@@ -269,7 +270,7 @@ func TestRestoredPauseTriesAgain(t *testing.T) {
 			saved.write(t, b.Dirty())
 			b = restart(t, r, saved.pending("route0")...)
 		}
-		mended = true
+		mended.Store(true)
 		b = restart(t, r, saved.pending("route0")...)
 		b.drain()
 		if got := s.got(); !slices.Contains(got, "added bad@1") || b.Pending("route0") > 0 {
