@@ -160,9 +160,10 @@ func TestBatchErrors(t *testing.T) {
 					}
 					return handleEach(ok)(ctx, batch)
 				})
-				b := start(t, pipeline.Route{Sinks: to(s), Handler: h, HandlerName: "h", Retry: pipeline.Retry{Attempts: 2}})
+				b := open(t, pipeline.Route{Sinks: to(s), Handler: h, HandlerName: "h", Retry: pipeline.Retry{Attempts: 2}})
 				b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "poison", 0, 2), delta(t, event.Updated, "a", 1, 3),
 					delta(t, event.Updated, "poison", 1, 4), delta(t, event.Added, "b", 0, 5))
+				b.Start(t.Context()) // with one batch
 				b.drain()
 				got := s.got()
 				slices.Sort(got)
