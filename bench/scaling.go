@@ -32,8 +32,8 @@ type scaled struct {
 	cores float64 // that the workers had
 }
 
-// compareScaling measures the deltas per second of a WASM guest that needs much CPU, with one worker
-// and with more: as many as this machine has cores. Each has one.
+// compareScaling measures the deltas per second of a WASM guest that needs much CPU, with one
+// worker and with more: as many as this machine has cores. Each has one.
 func compareScaling(out *report.Report, rounds int) (err error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {

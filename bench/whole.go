@@ -49,9 +49,9 @@ func wholeTasks(module string) []wholeTask {
 	}
 }
 
-// compareWhole compares the router's binary with hand-written programs around client-go's informers:
-// CPU of the whole process per update, after the first sync. The programs of a task run all the
-// time and take turns; the ratios are of two turns in a row.
+// compareWhole compares the router's binary with hand-written programs around client-go's
+// informers: CPU of the whole process per update, after the first sync. The programs of a task run
+// all the time and take turns; the ratios are of two turns in a row.
 func compareWhole(out *report.Report, objects, updates, rounds int) error {
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {

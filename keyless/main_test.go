@@ -74,8 +74,8 @@ func file(t *testing.T, name, text string) string {
 	return path
 }
 
-// TestDistribution: a registry keeps a module, with and without credentials, and a moved tag has the
-// new module.
+// TestDistribution: a registry keeps a module, with and without credentials, and a moved tag has
+// the new module.
 func TestDistribution(t *testing.T) {
 	// Guarantee: module-pinned
 	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)

@@ -21,8 +21,8 @@ var update = flag.Bool("update", false, "rewrite the expectations in testdata")
 
 // TestOffline runs the commands of each archive. The comment of an archive describes the test. A
 // file run contains a command line, one argument a line, and the file out behind it the exit code,
-// standard output and, behind ---, standard error. A file env sets variables for the commands behind
-// it, and a file stdin is their standard input.
+// standard output and, behind ---, standard error. A file env sets variables for the commands
+// behind it, and a file stdin is their standard input.
 func TestOffline(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -10,7 +10,8 @@ import (
 )
 
 // TestAutoscaler: the rule for prometheus-adapter in docs/OPERATIONS.md serves the metric that the
-// HorizontalPodAutoscaler of the chart asks for, by the labels that it names, and the router has it.
+// HorizontalPodAutoscaler of the chart asks for, by the labels that it names, and the router has
+// it.
 func TestAutoscaler(t *testing.T) {
 	hpa := autoscaler(t)
 	name := hpa.Metric.Name

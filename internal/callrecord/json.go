@@ -13,7 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// MaxText bounds the JSON of a record: MaxSize as base64 or with escapes, and what comes to each
+// MaxText bounds the JSON of a record: MaxSize as base64 or with escapes, and the keys of each
 // answer and delta.
 const MaxText = 16 * MaxSize
 

@@ -25,7 +25,7 @@ const (
 type Record struct {
 	Kind     string `json:"kind"`
 	Handler  string `json:"handler"`
-	Module   string `json:"module"`   // SHA-256 of what the handler runs
+	Module   string `json:"module"`   // SHA-256 of the code of the handler
 	Settings string `json:"settings"` // a hash of the other inputs of the guest
 	Error    string `json:"error"`
 	Fuel     int64  `json:"fuel"`  // of the whole call
@@ -47,7 +47,7 @@ type Record struct {
 	size int     // 0: unknown
 }
 
-// Call is what a guest gets in one call.
+// Call is the input of one call of a guest.
 type Call struct {
 	Batch   []*event.Delta
 	Clock   Clock

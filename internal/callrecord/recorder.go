@@ -2,7 +2,7 @@ package callrecord
 
 import "github.com/deltarouter/deltarouter/pkg/event"
 
-// Recorder keeps what the host gave to a guest, for the record of a failed call: of all calls since
+// Recorder keeps the answers of the host to a guest, for the record of a failed call: of all calls since
 // the start of the guest while these are few, and else of the last call. Its memory is used again.
 type Recorder struct {
 	start   opening

@@ -20,8 +20,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// load loads all handlers at the same time and adds their problems. It starts no programs, and sends
-// requests to registries of modules only.
+// load loads all handlers at the same time and adds their problems. It starts no programs, and
+// sends requests to registries of modules only.
 func (f *Findings) load(ctx context.Context, cfg *config.Config, kinds []plugins.HandlerKind, modules plugins.Modules) {
 	names := slices.Sorted(maps.Keys(cfg.Handlers))
 	found := make([]config.Problems, len(names))

@@ -23,10 +23,10 @@
 // deleted while the router was down and the watch could not resume. Its deletion would not be
 // noticed. So a new object (an intent) is on disk before the first delivery about it, in the
 // delivered state: filters and expressions need more than its identity to evaluate the delete.
-// Writer.Gate registers it and returns the channel to wait for. An intent is written at once, unless
-// the last write ended less than 10 ms ago: then those of this time are written together. A cut that
-// has the object in that state or a later one, or its end, ends the intent; by uid, because an
-// intent may be registered while a cut is made.
+// Writer.Gate registers it and returns the channel to wait for. An intent is written at once,
+// unless the last write ended less than 10 ms ago: then those of this time are written together. A
+// cut that has the object in that state or a later one, or its end, ends the intent; by uid,
+// because an intent may be registered while a cut is made.
 //
 // # Guarantees
 //

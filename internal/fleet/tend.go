@@ -18,7 +18,8 @@ const (
 	nearlyFull = 98
 )
 
-// Problem is a fault of NATS that the leader has found. Text has the place, the reason and a remedy.
+// Problem is a fault of NATS that the leader has found. Text has the place, the reason and a
+// remedy.
 type Problem struct {
 	Stream string // empty: it is about all of them
 	Text   string

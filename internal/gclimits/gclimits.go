@@ -40,8 +40,8 @@ type Machine struct {
 // This returns the machine of this process.
 func This() Machine { return Machine{os.DirFS("/"), os.Getenv} }
 
-// Set sets the goals that the user has not set, and logs both if there is a limit. restore brings the
-// former ones back.
+// Set sets the goals that the user has not set, and logs both if there is a limit. restore brings
+// the former ones back.
 func Set(m Machine, log *slog.Logger) (restore func()) {
 	limit := Read(m.Files)
 	former := debug.SetMemoryLimit(-1)

@@ -167,8 +167,8 @@ func TestDepthByType(t *testing.T) {
 	}
 }
 
-// TestColdFuel shows that a guest pays for the loop before a cold call, and that the called function
-// pauses and pays.
+// TestColdFuel shows that a guest pays for the loop before a cold call, and that the called
+// function pauses and pays.
 func TestColdFuel(t *testing.T) {
 	const rounds = 1000
 	count := code(get, 0, num(1), sub, tee, 0)
@@ -208,8 +208,8 @@ func TestColdFuel(t *testing.T) {
 	}
 }
 
-// TestFuelOfSlices shows that neither the fuel nor the effects of a call depend on the places of its
-// pauses.
+// TestFuelOfSlices shows that neither the fuel nor the effects of a call depend on the places of
+// its pauses.
 func TestFuelOfSlices(t *testing.T) {
 	const much = 1 << 24
 	down := code(get, 0, num(1), sub, tee, 0, brIf, 0, end)

@@ -132,8 +132,8 @@ func refusal(text string) bool {
 	return strings.Contains(text, "authorization violation") || strings.Contains(text, "authentication")
 }
 
-// expired returns the time at which the creds have expired; empty: they have not, or there are none.
-// Servers say it only while a connection is open, and later refuse the user without a reason.
+// expired returns the time at which the creds have expired; empty: they have not, or there are
+// none. Servers say it only while a connection is open, and later refuse the user without a reason.
 func (s Settings) expired() string {
 	if s.Credentials == nil || s.Credentials.Creds.IsZero() {
 		return ""

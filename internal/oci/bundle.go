@@ -14,8 +14,9 @@ import (
 // are valid, and bundles, which name none.
 const AnyRepository = "any"
 
-// The types of bundles (https://docs.sigstore.dev/about/bundle), and of the statement of cosign sign
-// in them. Other statements of the same key, as the result of a scan, are no signature of a module.
+// The types of bundles (https://docs.sigstore.dev/about/bundle), and of the statement of cosign
+// sign in them. Other statements of the same key, as the result of a scan, are no signature of a
+// module.
 const (
 	BundlePrefix  = "application/vnd.dev.sigstore.bundle"
 	CosignSigned  = "https://sigstore.dev/cosign/sign/v1"
@@ -111,8 +112,8 @@ func verifyBundle(text []byte, digest string, key Key) error {
 	return fmt.Errorf("a bundle is not for %s", digest)
 }
 
-// referrersOf returns the digests of the artifacts that refer to a digest, and may have layers whose
-// type has a prefix.
+// referrersOf returns the digests of the artifacts that refer to a digest, and may have layers
+// whose type has a prefix.
 func (r *Repository) referrersOf(ctx context.Context, of, prefix string) ([]string, error) {
 	list, err := r.referrers(ctx, of)
 	if err != nil {

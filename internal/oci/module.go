@@ -17,8 +17,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
-// The media types of artifacts with a module. https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/
-// describes the first two.
+// The media types of artifacts with a module.
+// https://tag-runtime.cncf.io/wgs/wasm/deliverables/wasm-oci-artifact/ describes the first two.
 const (
 	wasmConfig      = "application/vnd.wasm.config.v0+json"
 	wasmLayer       = "application/wasm"

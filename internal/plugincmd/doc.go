@@ -1,6 +1,6 @@
-// Package plugincmd has the commands of router plugin that need a handler or a module, but no source
-// code: they run and measure a handler of a configuration,
-// describe modules, and exchange them with registries.
+// Package plugincmd has the commands of router plugin that need a handler or a module, but no
+// source code: they run and measure a handler of a configuration, describe modules, and exchange
+// them with registries.
 package plugincmd
 
 import (

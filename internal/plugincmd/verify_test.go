@@ -51,8 +51,8 @@ func sign(t *testing.T, ref oci.Ref) string {
 	return file
 }
 
-// TestVerifyLocks: a verified tag gets an entry in plugins.lock, and a tag that is not verified gets
-// none.
+// TestVerifyLocks: a verified tag gets an entry in plugins.lock, and a tag that is not verified
+// gets none.
 func TestVerifyLocks(t *testing.T) {
 	t.Setenv("DOCKER_CONFIG", t.TempDir())
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

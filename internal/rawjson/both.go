@@ -11,8 +11,8 @@ const (
 	memoTries = 4
 )
 
-// CheckBoth is [Check] for two texts. Objects and lists of the second that are equal to those in the
-// same place of the first are not read twice: two states of an object differ little.
+// CheckBoth is [Check] for two texts. Objects and lists of the second that are equal to those in
+// the same place of the first are not read twice: two states of an object differ little.
 func CheckBoth(first, second string) error {
 	m := memos.Get().(*memo)
 	defer m.release()

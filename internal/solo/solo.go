@@ -119,7 +119,7 @@ func (h *Handler) Handle(ctx context.Context, d *event.Delta) (plugins.Result, e
 	return results[0], nil
 }
 
-// Digest returns the SHA-256 of what the handler runs, or nothing if that is unknown.
+// Digest returns the SHA-256 of the code of the handler, or nothing if that is unknown.
 func (h *Handler) Digest() string {
 	if pinned, ok := h.open.(plugins.Pinned); ok {
 		return pinned.Digest()

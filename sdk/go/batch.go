@@ -251,8 +251,8 @@ func (s *server) delta(in []byte, i uint32) Delta {
 	return d
 }
 
-// identify sets the identity. Its strings share one allocation instead of four. The price: a handler
-// that keeps one of them keeps the memory of all, about a hundred bytes.
+// identify sets the identity. Its strings share one allocation instead of four. The price: a
+// handler that keeps one of them keeps the memory of all, about a hundred bytes.
 func (d *Delta) identify(namespace, name, uid, version []byte) {
 	all := make([]byte, 0, len(namespace)+len(name)+len(uid)+len(version))
 	all = append(append(append(append(all, namespace...), name...), uid...), version...)

@@ -19,8 +19,8 @@ const (
 )
 
 // Path returns a field of the object: d.Path("status.phase"). Dots separate the keys; `\.` is a dot
-// in a key: d.Path(`metadata.labels.app\.kubernetes\.io/name`). The router finds the field, which is
-// many times faster than to decode the object.
+// in a key: d.Path(`metadata.labels.app\.kubernetes\.io/name`). The router finds the field, which
+// is many times faster than to decode the object.
 func (d Delta) Path(path string) Value { return d.field(fieldOfObject, d.Object, path) }
 
 // OldPath is [Delta.Path] for the object before the change.

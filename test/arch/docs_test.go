@@ -22,9 +22,9 @@ var (
 	anywhere = regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`)
 )
 
-// TestSecurityIsShown shows that each row of the tables of SECURITY.md with a column "shown by" names
-// tests, that each test is in the folder before it, and that tests named in the text exist, in
-// docs/GUARANTEES.md too.
+// TestSecurityIsShown shows that each row of the tables of SECURITY.md with a column "shown by"
+// names tests, that each test is in the folder before it, and that tests named in the text exist,
+// in docs/GUARANTEES.md too.
 func TestSecurityIsShown(t *testing.T) {
 	tests := declaredTests(t)
 	if rows := checkShown(t, "SECURITY.md", tests); rows < 30 {

@@ -92,7 +92,8 @@ func compare(text string, found []budget) (problems []string) {
 	return problems
 }
 
-// TestCompare: a figure above and below its budget is found, and so are missing and surplus budgets.
+// TestCompare: a figure above and below its budget is found, and so are missing and surplus
+// budgets.
 func TestCompare(t *testing.T) {
 	text := render([]budget{{"a", usage{10, 1000}}, {"b", usage{10, 1000}}, {"c", usage{0, 0}}, {"gone", usage{1, 1}}})
 	got := compare(text, []budget{{"a", usage{10.19, 981}}, {"b", usage{10.21, 979}}, {"c", usage{0.01, 0}}, {"new", usage{1, 1}}})

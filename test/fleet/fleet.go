@@ -153,8 +153,8 @@ func Follows(n *Node) error {
 	return nil
 }
 
-// Lost counts the leaders that were lost with what they did since their last cut, and the partitions
-// that workers have lost, as the processes say in their logs.
+// Lost counts the leaders that were lost with what they did since their last cut, and the
+// partitions that workers have lost, as the processes say in their logs.
 func (f *Fleet) Lost() (leaders, partitions int) {
 	for _, n := range f.Members {
 		leaders += n.Count("fleet: this member was deposed") + n.Count("fleet: the last cut did not reach NATS")

@@ -160,8 +160,8 @@ func TestRotatedPassword(t *testing.T) {
 	c.well()
 }
 
-// TestOlderServers: servers of versions that lack what a fleet needs. No member leads with them, and
-// a leader whose servers are replaced by them goes on as without NATS.
+// TestOlderServers: servers of versions that lack what a fleet needs. No member leads with them,
+// and a leader whose servers are replaced by them goes on as without NATS.
 func TestOlderServers(t *testing.T) {
 	// Guarantee: fleet-nats-faults
 	for _, version := range []string{"2.11.10", "2.12.0"} {
@@ -189,8 +189,8 @@ func TestOlderServers(t *testing.T) {
 	}
 }
 
-// TestNoQuorum: two of three servers are gone, as long as the leader needs to notice it, and at least
-// for FLEET_OUTAGE: ten minutes are
+// TestNoQuorum: two of three servers are gone, as long as the leader needs to notice it, and at
+// least for FLEET_OUTAGE: ten minutes are
 //
 //	FLEET_OUTAGE=10m go test ./test/fleet -run TestNoQuorum -v -timeout 30m
 func TestNoQuorum(t *testing.T) {

@@ -220,7 +220,8 @@ func (p *pair) shipped(leader, standby *fleet.Node) {
 }
 
 // TestStandby: of two members with empty folders one leads, and the other one follows it. Both show
-// the same members. The standby answers from its state and says so; it names the leader for changes.
+// the same members. The standby answers from its state and says so; it names the leader for
+// changes.
 func TestStandby(t *testing.T) {
 	p := newPair(t, 2)
 	must.Succeed(t, p.fleet.Start())

@@ -20,8 +20,8 @@ type Field struct {
 	Doc      string
 }
 
-// Of returns the fields that have a key, in the order of the struct, with those of inline structs in
-// their places.
+// Of returns the fields that have a key, in the order of the struct, with those of inline structs
+// in their places.
 func Of(t reflect.Type) []Field {
 	var fields []Field
 	for i := range t.NumField() {

@@ -207,8 +207,8 @@ func (s *session) finish(ctx context.Context) {
 }
 
 // removed waits until the leader of the stream has removed all messages that are done; false: ctx
-// ended before. The consumer confirms an acknowledgement before: without the consumer, a busy leader
-// would not learn of it, and the next owner would get the message again.
+// ended before. The consumer confirms an acknowledgement before: without the consumer, a busy
+// leader would not learn of it, and the next owner would get the message again.
 func (s *session) removed(ctx context.Context) bool {
 	high := s.hand.high
 	if len(s.parts) > 0 {

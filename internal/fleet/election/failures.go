@@ -13,8 +13,8 @@ const Patience = 2 * time.Minute
 const (
 	// maxDelay bounds the time after which a member that could not lead takes the Lease again.
 	maxDelay = time.Minute
-	// After each turns failures in a row, the delay is turn. Each term ends the quiet of the Lease that
-	// a member without state waits for, so this one would wait for ever.
+	// After each turns failures in a row, the delay is turn. Each term ends the quiet of the Lease
+	// that a member without state waits for, so this one would wait for ever.
 	turns = 10
 	turn  = Patience * 3 / 2
 	// remindAfter is the time after which an unchanged reason is logged again.

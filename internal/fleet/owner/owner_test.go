@@ -237,7 +237,8 @@ func TestReshard(t *testing.T) {
 	}
 }
 
-// Rendezvous hashing spreads evenly, and a change of the members moves only the partitions that must move.
+// Rendezvous hashing spreads evenly, and a change of the members moves only the partitions that
+// must move.
 func TestRanked(t *testing.T) {
 	var before []string
 	for i := range 10 {

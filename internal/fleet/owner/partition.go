@@ -3,7 +3,7 @@
 //
 //   - The value of its key names the owner, which updates it by revision each tenth of the TTL. The
 //     owner counts itself the owner until 0.6 TTL after the time at which a confirmed update was
-//     sent, by its own clock. Then it begins nothing, and cancels at 0.8 TTL what it has begun.
+//     sent, by its own clock. Then it begins no call, and at 0.8 TTL it cancels those that run.
 //   - Another worker takes the key when its revision has stood still for the TTL on that worker's
 //     clock, or when the owner has freed it after it had handled all that it had in hand.
 //   - The revision of the taking is the epoch: it rises with each owner, so the traces of earlier

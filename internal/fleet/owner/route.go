@@ -99,8 +99,8 @@ func (r *Record) generations(ctx context.Context, route string, partitions int, 
 	return all, nil
 }
 
-// Withdraw says that the leader publishes no messages of a route any more: no worker handles it until
-// it is announced again. Its generations stay. The caller is the one of [Announce].
+// Withdraw says that the leader publishes no messages of a route any more: no worker handles it
+// until it is announced again. Its generations stay. The caller is the one of [Announce].
 func Withdraw(ctx context.Context, s Store, route string) error {
 	data, revision, err := s.Get(ctx, route)
 	if err != nil {

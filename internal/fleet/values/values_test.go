@@ -140,9 +140,9 @@ func TestTwoWorkers(t *testing.T) {
 	}
 }
 
-// counting makes several workers add to pairs of counters: both of a pair in one call. Each of their
-// lanes makes calls as long as more returns true for the number of its calls. total is the number of
-// successful calls.
+// counting makes several workers add to pairs of counters: both of a pair in one call. Each of
+// their lanes makes calls as long as more returns true for the number of its calls. total is the
+// number of successful calls.
 func counting(t *testing.T, workers []plugins.SharedKV, keys int, more func(calls int) bool) (total *atomic.Int64, wait func()) {
 	t.Helper()
 	total = &atomic.Int64{}

@@ -56,8 +56,8 @@ func Waiting(ctx context.Context, conn *fleet.Conn, route string) (n int64, err 
 	return n, err
 }
 
-// subjects returns the number of messages of a route by subject. An answer of the server has at most
-// 100,000 subjects.
+// subjects returns the number of messages of a route by subject. An answer of the server has at
+// most 100,000 subjects.
 func subjects(ctx context.Context, conn *fleet.Conn, route string) (map[string]int64, error) {
 	all := make(map[string]int64)
 	for offset := 0; ; {
@@ -159,8 +159,8 @@ func (o *Outbox) Audit(ctx context.Context) error {
 	return nil
 }
 
-// present returns the sinks of the present configuration by token: those that are announced, and nil
-// for the others. used reports whether the configuration is known.
+// present returns the sinks of the present configuration by token: those that are announced, and
+// nil for the others. used reports whether the configuration is known.
 func (o *Outbox) present() (known map[string]*Sink, used bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -206,8 +206,8 @@ func records(ctx context.Context, conn *fleet.Conn) (map[string]owner.Record, er
 	}
 }
 
-// audited keeps the result of an audit: the deltas that no process handles, and former routes without
-// deltas, which are withdrawn. It compares the sinks that were announced with the records.
+// audited keeps the result of an audit: the deltas that no process handles, and former routes
+// without deltas, which are withdrawn. It compares the sinks that were announced with the records.
 func (o *Outbox) audited(announced map[string]*Sink, found map[string]owner.Record, stranded []Stranded, done []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -22,7 +22,8 @@ func ref(t *testing.T, text string) oci.Ref {
 	return r
 }
 
-// TestLock: an entry replaces that of the same tag, and the others stay, in the order of their names.
+// TestLock: an entry replaces that of the same tag, and the others stay, in the order of their
+// names.
 func TestLock(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), lockfile.Name)

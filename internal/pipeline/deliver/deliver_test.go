@@ -134,8 +134,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestWith: the handler, or the event of a route without one, gets the values of with. A delta whose
-// values cannot be made is rejected without a retry; the others of its batch are delivered.
+// TestWith: the handler, or the event of a route without one, gets the values of with. A delta
+// whose values cannot be made is rejected without a retry; the others of its batch are delivered.
 func TestWith(t *testing.T) {
 	// Guarantee: route-with
 	with := func(_ context.Context, d *event.Delta) ([]byte, error) {

@@ -70,8 +70,8 @@ func (c *coming) read(ctx context.Context, opts Options, content string, former 
 	return c.next, nil
 }
 
-// leaveAfter is the time after which a worker leaves a route that loses its workers, if the route has
-// no messages and the leader does not say so.
+// leaveAfter is the time after which a worker leaves a route that loses its workers, if the route
+// has no messages and the leader does not say so.
 const leaveAfter = 30 * time.Second
 
 // adopt returns a changed configuration when the worker may use it. As long as the leader has the
@@ -98,8 +98,8 @@ func (w *worker) adopt(ctx context.Context, next *version) *version {
 }
 
 // back returns the former configuration if the leader has deltas of a route that only that one has;
-// nil: it has none. The worker was faster than the leader, which announced the route later, and does
-// not use the present configuration before they are handled.
+// nil: it has none. The worker was faster than the leader, which announced the route later, and
+// does not use the present configuration before they are handled.
 func (w *worker) back(ctx context.Context) *version {
 	if w.file.former == nil {
 		return nil

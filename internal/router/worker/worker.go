@@ -155,8 +155,8 @@ func (w *worker) wait(ctx context.Context) (*version, error) {
 	}
 }
 
-// changed returns a changed configuration; nil: it has not changed or has mistakes, which are logged
-// once.
+// changed returns a changed configuration; nil: it has not changed or has mistakes, which are
+// logged once.
 func (w *worker) changed(ctx context.Context, asked bool) *version {
 	cfg, problems := config.Load(w.opts.Config, w.opts.Components.Policy)
 	content := contentOf(w.opts.Config, cfg)

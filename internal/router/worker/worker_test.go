@@ -305,9 +305,9 @@ const (
 	workersOfFirst = "    workers: {partitions: 2, pending: 32}\n"
 )
 
-// The file changes twice before the leader has announced a route of the first change. The worker has
-// left the route, and goes back to it, since the leader does not use the second change before its
-// deltas are handled.
+// The file changes twice before the leader has announced a route of the first change. The worker
+// has left the route, and goes back to it, since the leader does not use the second change before
+// its deltas are handled.
 func TestFasterThanLeader(t *testing.T) {
 	// Guarantee: workers-config
 	f := newFleet(t, 2, secondRoute)

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// memory contains the blocks that a guest shares with the host. The guest knows their addresses, and
-// reads and writes them by host functions. Like Extism's kernel, it uses freed blocks again only
-// when it is full, because guests read blocks that they have freed.
+// memory contains the blocks that a guest shares with the host. The guest knows their addresses,
+// and reads and writes them by host functions. Like Extism's kernel, it uses freed blocks again
+// only when it is full, because guests read blocks that they have freed.
 type memory struct {
 	bytes []byte
 	most  uint64 // the maximum length of bytes
@@ -145,7 +145,8 @@ func (m *memory) header(at, room, size uint64, state uint32) {
 	binary.LittleEndian.PutUint32(h[8:], state)
 }
 
-// describe reads the header of a block, whose room is within the memory. Without a block state is 0.
+// describe reads the header of a block, whose room is within the memory. Without a block state is
+// 0.
 func (m *memory) describe(at uint64) (room, size uint64, state uint32) {
 	if at < firstBlock+headerSize || at > m.top || at%alignment != 0 {
 		return 0, 0, 0
@@ -167,7 +168,8 @@ func (m *memory) read(at, size uint64) ([]byte, bool) {
 	return m.bytes[at : at+size], true
 }
 
-// blocks returns a view of size bytes between the first and the last block, which a guest may write.
+// blocks returns a view of size bytes between the first and the last block, which a guest may
+// write.
 func (m *memory) blocks(at, size uint64) ([]byte, bool) {
 	if at < firstBlock || size > m.top || at > m.top-size {
 		return nil, false

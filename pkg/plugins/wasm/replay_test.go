@@ -300,8 +300,8 @@ func TestRecordBounds(t *testing.T) {
 	})
 }
 
-// TestNoRecord: there is no record if a route gives Secrets to the handler, so that the disk gets no
-// values which another route has made of them, and none of a call that has looked a Secret up.
+// TestNoRecord: there is no record if a route gives Secrets to the handler, so that the disk gets
+// no values which another route has made of them, and none of a call that has looked a Secret up.
 func TestNoRecord(t *testing.T) {
 	// Guarantee: secrets-off-disk
 	conf := withRights(t, failing(1, 1), "allow: {kv: true}")

@@ -1,5 +1,5 @@
-// Command digest is a handler of the kind wasm that needs much CPU: it makes an event of a digest of
-// the object, which it computes many times.
+// Command digest is a handler of the kind wasm that needs much CPU: it makes an event of a digest
+// of the object, which it computes many times.
 package main
 
 import (

@@ -80,8 +80,8 @@ func HTTP(request, buf []byte) int32 {
 	return router.HTTP(request, buf)
 }
 
-// Field finds a field of an object of the batch. Any result below 0 but [NotFound] leaves the search
-// to the caller.
+// Field finds a field of an object of the batch. Any result below 0 but [NotFound] leaves the
+// search to the caller.
 func Field(delta, which uint32, path string) int64 {
 	if router.Field == nil {
 		return denied

@@ -95,8 +95,8 @@ func (r *Host) Settings(fields []string) string {
 	return hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
-// Withheld reports whether inputs of guests may not reach the disk, because a route gives Secrets to
-// the handler.
+// Withheld reports whether inputs of guests may not reach the disk, because a route gives Secrets
+// to the handler.
 func (r *Host) Withheld() bool {
 	kv, ok := r.stored.(interface{ Withheld() bool })
 	return ok && kv.Withheld()

@@ -1,6 +1,6 @@
-// Package module finds the module of a handler, for all kinds of handlers that run WebAssembly: in a
-// file or in a registry. If the registry is not available when the router starts, the handler waits
-// for it.
+// Package module finds the module of a handler, for all kinds of handlers that run WebAssembly: in
+// a file or in a registry. If the registry is not available when the router starts, the handler
+// waits for it.
 package module
 
 // Example is the example of the keys of a [Source], for the reference.

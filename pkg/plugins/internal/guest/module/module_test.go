@@ -110,8 +110,8 @@ func (r *registry) ref(suffix string) string {
 	return "oci://" + r.Listener.Addr().String() + "/team/dns" + suffix
 }
 
-// TestRegistry: a module is pinned by its digest, by its SHA-256 or by the lock file. A tag alone is
-// rejected, and the error has the digest.
+// TestRegistry: a module is pinned by its digest, by its SHA-256 or by the lock file. A tag alone
+// is rejected, and the error has the digest.
 func TestRegistry(t *testing.T) {
 	// Guarantee: module-pinned
 	r := serve(t)

@@ -40,8 +40,8 @@ func pieces(text string) {
 	runtime.KeepAlive(b)
 }
 
-// smallReads reads one byte at a time, and computes after each. The line of the pod "bad" takes more
-// than one delta may.
+// smallReads reads one byte at a time, and computes after each. The line of the pod "bad" takes
+// more than one delta may.
 func smallReads() {
 	var line []byte
 	for n, one := 1, make([]byte, 1); ; {
