@@ -29,26 +29,31 @@ const (
 // position is part of the state file, so each dead letter is imported once, also by the leader that
 // takes over.
 func Import(ctx context.Context, conn *fleet.Conn, store *checkpoint.Letters, log *slog.Logger) {
-	i := &importer{conn: conn, store: store, log: log}
-	wait := &backoff.Series{Policy: backoff.Policy{Min: time.Second, Max: time.Minute}}
-	for ctx.Err() == nil {
-		err := i.run(ctx, wait.Reset)
-		if ctx.Err() != nil {
-			return
-		}
-		log.Warn("fleet: the dead letters of workers cannot be imported, trying again", "err", err)
-		_ = wait.Wait(ctx, 0) // the error is ctx's
-	}
+	(&importer{conn: conn, store: store, log: log, idle: idle}).repeat(ctx)
 }
 
 type importer struct {
 	conn  *fleet.Conn
 	store *checkpoint.Letters
 	log   *slog.Logger
+	idle  time.Duration
 
 	stream jetstream.Stream
 	mark   uint64    // position at the time marked
 	marked time.Time // zero: there is no mark
+}
+
+// repeat calls run until ctx ends.
+func (i *importer) repeat(ctx context.Context) {
+	wait := &backoff.Series{Policy: backoff.Policy{Min: time.Second, Max: time.Minute}}
+	for ctx.Err() == nil {
+		err := i.run(ctx, wait.Reset)
+		if ctx.Err() != nil {
+			return
+		}
+		i.log.Warn("fleet: the dead letters of workers cannot be imported, trying again", "err", err)
+		_ = wait.Wait(ctx, 0) // the error is ctx's
+	}
 }
 
 // run imports until an error. done is called after each success.
@@ -72,17 +77,25 @@ func (i *importer) run(ctx context.Context, done func()) (err error) {
 		return err
 	}
 	for ctx.Err() == nil {
-		messages, err := consumer.Fetch(atOnce, jetstream.FetchMaxWait(idle))
-		if err != nil {
-			return err
-		}
-		if at, err = i.take(ctx, decoder, messages, at); err != nil {
+		if at, err = i.next(ctx, consumer, decoder, at); err != nil {
 			return err
 		}
 		done()
 		i.purge(ctx, at)
 	}
 	return nil
+}
+
+// next fetches and imports one batch, and returns the position behind it. It ends with ctx at once:
+// a leader that stops frees the Lease after it.
+func (i *importer) next(ctx context.Context, consumer jetstream.Consumer, d *decoder, at checkpoint.LettersSource) (checkpoint.LettersSource, error) {
+	fetching, cancel := context.WithTimeout(ctx, i.idle)
+	defer cancel()
+	messages, err := consumer.Fetch(atOnce, jetstream.FetchContext(fetching))
+	if err != nil {
+		return at, err
+	}
+	return i.take(ctx, d, messages, at)
 }
 
 // take imports the messages of one batch and returns the position behind them.
@@ -103,7 +116,7 @@ func (i *importer) take(ctx context.Context, d *decoder, messages jetstream.Mess
 		}
 		letters = append(letters, letter)
 	}
-	if err := messages.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) {
+	if err := messages.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
 		return before, err
 	}
 	if at == before {
