@@ -18,8 +18,10 @@ import (
 const (
 	// atOnce is the number of dead letters that are imported in one transaction.
 	atOnce = 100
-	// idle is the wait for further messages of a transaction.
-	idle = 2 * time.Second
+	// linger is the wait for further messages of a transaction.
+	linger = 100 * time.Millisecond
+	// idle is the wait for a message, after which it is looked whether messages are to be purged.
+	idle = time.Minute
 	// keep is the time for which an imported message stays in the stream: the next leader imports
 	// it again if the last transactions of this one did not reach it.
 	keep = 10 * time.Minute
@@ -70,14 +72,17 @@ func (i *importer) run(ctx context.Context, done func()) (err error) {
 		return err
 	}
 	defer decoder.close()
-	consumer, err := i.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: at.Seq + 1, InactiveThreshold: time.Minute,
-	})
+	reader, err := i.conn.ReadStream(ctx, i.conn.Names.DeadLetters(), "", at.Seq+1)
 	if err != nil {
 		return err
 	}
+	defer reader.Stop()
 	for ctx.Err() == nil {
-		if at, err = i.next(ctx, consumer, decoder, at); err != nil {
+		messages, err := i.fetch(ctx, reader)
+		if err != nil {
+			return err
+		}
+		if at, err = i.take(ctx, decoder, messages, at); err != nil {
 			return err
 		}
 		done()
@@ -86,28 +91,40 @@ func (i *importer) run(ctx context.Context, done func()) (err error) {
 	return nil
 }
 
-// next fetches and imports one batch, and returns the position behind it. It ends with ctx at once:
-// a leader that stops frees the Lease after it.
-func (i *importer) next(ctx context.Context, consumer jetstream.Consumer, d *decoder, at checkpoint.LettersSource) (checkpoint.LettersSource, error) {
-	fetching, cancel := context.WithTimeout(ctx, i.idle)
-	defer cancel()
-	messages, err := consumer.Fetch(atOnce, jetstream.FetchContext(fetching))
-	if err != nil {
-		return at, err
+// message is a message of the stream.
+type message struct {
+	jetstream.Msg
+	seq uint64
+}
+
+// fetch returns the next messages, or none if none comes for some time. It ends with ctx at once: a
+// leader that stops frees the Lease after it.
+func (i *importer) fetch(ctx context.Context, reader *fleet.Reader) (all []message, err error) {
+	for wait := i.idle; len(all) < atOnce; wait = linger {
+		next, cancel := context.WithTimeout(ctx, wait)
+		m, about, err := reader.Next(next)
+		cancel()
+		switch {
+		case err == nil:
+			all = append(all, message{m, about.Sequence.Stream})
+		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+			return all, nil
+		default:
+			return nil, err
+		}
 	}
-	return i.take(ctx, d, messages, at)
+	return all, nil
 }
 
 // take imports the messages of one batch and returns the position behind them.
-func (i *importer) take(ctx context.Context, d *decoder, messages jetstream.MessageBatch, at checkpoint.LettersSource) (checkpoint.LettersSource, error) {
+func (i *importer) take(ctx context.Context, d *decoder, messages []message, at checkpoint.LettersSource) (checkpoint.LettersSource, error) {
+	if len(messages) == 0 {
+		return at, nil
+	}
 	var letters []checkpoint.Letter
 	before := at
-	for m := range messages.Messages() {
-		meta, err := m.Metadata()
-		if err != nil {
-			return before, err
-		}
-		at.Seq = meta.Sequence.Stream
+	for _, m := range messages {
+		at.Seq = m.seq
 		letter, err := d.decode(&nats.Msg{Data: m.Data(), Header: m.Headers()})
 		if err != nil {
 			i.log.Error("fleet: a dead letter of a worker cannot be read and is skipped; the stream keeps it for a while",
@@ -115,12 +132,6 @@ func (i *importer) take(ctx context.Context, d *decoder, messages jetstream.Mess
 			continue
 		}
 		letters = append(letters, letter)
-	}
-	if err := messages.Error(); err != nil && !errors.Is(err, nats.ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
-		return before, err
-	}
-	if at == before {
-		return at, nil
 	}
 	if err := i.store.Import(ctx, letters, at); err != nil {
 		return before, fmt.Errorf("state.dir: %w", err)

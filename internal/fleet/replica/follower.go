@@ -204,13 +204,13 @@ func (f *Follower) read(ctx context.Context, from uint64) error {
 	// The lead record was read from the stream's leader. The consumer may be on a server that lags
 	// behind it, so only the records that come through the stream tell where the stream ends.
 	f.note.Last = checkpoint.Position{}
-	r, err := readStream(ctx, f.cfg.Conn, f.cfg.Conn.Names.Cuts(), "", from)
+	r, err := f.cfg.Conn.ReadStream(ctx, f.cfg.Conn.Names.Cuts(), "", from)
 	if err != nil {
 		return err
 	}
-	defer r.stop()
+	defer r.Stop()
 	for {
-		m, about, err := r.next(ctx)
+		m, about, err := r.Next(ctx)
 		if err != nil {
 			return err
 		}

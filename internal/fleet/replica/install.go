@@ -100,14 +100,14 @@ func (f *Follower) download(ctx context.Context, p *pointer, path string) (err e
 
 // chunks reads the content of an object. The library's reader cannot be interrupted.
 func (f *Follower) chunks(ctx context.Context, info *jetstream.ObjectInfo, to io.Writer) error {
-	r, err := readStream(ctx, f.cfg.Conn, "OBJ_"+info.Bucket, "$O."+info.Bucket+".C."+info.NUID, 0)
+	r, err := f.cfg.Conn.ReadStream(ctx, "OBJ_"+info.Bucket, "$O."+info.Bucket+".C."+info.NUID, 0)
 	if err != nil {
 		return err
 	}
-	defer r.stop()
+	defer r.Stop()
 	for left := info.Size; left > 0; {
 		ctx, cancel := context.WithTimeout(ctx, chunkTimeout)
-		m, _, err := r.next(ctx)
+		m, _, err := r.Next(ctx)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("%d of %d bytes are missing: %w", left, info.Size, err)
