@@ -19,7 +19,7 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 each = @failed=; for m in $(1); do echo "--- $@ $$m"; (cd $$m && $(2)) || failed="$$failed $$m"; done; \
 	[ -z "$$failed" ] || { echo "$@ failed in:$$failed" >&2; exit 1; }
 
-.PHONY: help run build router jsengine keyless python image release release-check vulncheck plugins plugins-go plugins-checked-in test test-versions e2e chaos fleet fleet-ledger fleet-report arch bench footprint fuzz fmt fmt-check tidy tidy-check generate lint check clean
+.PHONY: help run build router jsengine keyless python image release release-check vulncheck plugins plugins-go plugins-checked-in test test-versions e2e chaos fleet fleet-ledger fleet-report arch bench pgo footprint fuzz fmt fmt-check tidy tidy-check generate lint check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -126,6 +126,9 @@ bench: build ## compare the router with client-go programs, measure checkpoint, 
 	go -C bench run . -write ../docs/BENCHMARKS.md
 	go -C bench run ./guests -write ../docs/BENCHMARKS.md
 	go -C bench run . -restart -write ../docs/BENCHMARKS.md
+
+pgo: ## record cmd/router/default.pgo, with which the compiler optimizes the router for this work
+	go -C bench run . -profile ../cmd/router/default.pgo
 
 footprint: router bin/sandbox ## measure image size, installation, start to ready, and memory with 100,000 pods
 	go -C bench run . -footprint -rounds 5

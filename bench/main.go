@@ -2,8 +2,9 @@
 // changes of the same 5 KB pods, from its own server, with one index over spec.nodeName and without
 // managedFields in both.
 //
-//	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|latency|checkpoint|routes|indexes|loops|process|webhook|fleet|workers|hop|scaling|scale|whole]
+//	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|latency|checkpoint|routes|indexes|loops|process|webhook|fleet|workers|hop|scaling|scale|pgo|whole]
 //	go -C bench run . -write ../docs/BENCHMARKS.md
+//	go -C bench run . -profile ../cmd/router/default.pgo
 //	go -C bench run . -namespaces
 //	go -C bench run . -restart [-wire-pods N] [-sandbox-pods N] [-rounds ROUNDS]
 //	go -C bench run . -footprint [-wire-pods N] [-rounds ROUNDS]
@@ -78,7 +79,8 @@ func main() {
 	n := flag.Int("n", 20_000, "pods")
 	m := flag.Int("m", 60_000, "updates")
 	rounds := flag.Int("rounds", 3, "how often to measure each")
-	only := flag.String("only", "", "measure nothing but: informer, latency, checkpoint, routes, indexes, loops, rules, process, webhook, fleet, workers, hop, scaling, scale, whole; or some of them, separated by commas")
+	pgo := flag.String("profile", "", "write a CPU profile of the router with the work of -only whole into this file instead, for the compiler")
+	only := flag.String("only", "", "measure nothing but: informer, latency, checkpoint, routes, indexes, loops, rules, process, webhook, fleet, workers, hop, scaling, scale, pgo, whole; or some of them, separated by commas")
 	document := flag.String("write", "", "write the ratios of the measured parts into this document, and its charts into img beside it")
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
 	url := flag.String("url", "", "used by the command itself: the server")
@@ -91,7 +93,9 @@ func main() {
 	pod := flag.Bool("footprint", false, "measure image, installation, start and memory instead")
 	flag.Parse()
 	var err error
-	if *pod {
+	if *pgo != "" {
+		err = recordProfile(*pgo, *n/4, *m)
+	} else if *pod {
 		err = footprint(*router, *sandbox, *onWire, *rounds)
 	} else if *selected {
 		err = selections(*router, *sandbox)
@@ -165,6 +169,7 @@ func parts(only, document string, n, m, rounds int) error {
 		{"hop", func() error { return compareHop(rounds) }},
 		{"scaling", func() error { return compareScaling(out, rounds) }},
 		{"scale", func() error { return compareScale(n, rounds) }},
+		{"pgo", func() error { return comparePGO(out, n/4, m/6, rounds) }},
 		{"whole", func() error { return compareWhole(out, n/4, m/6, rounds) }},
 	} {
 		order = append(order, part.name)

@@ -133,15 +133,20 @@ type routers struct {
 	settings string // YAML that follows the resource of the source
 	sink     string // YAML of the sink out; empty: it discards
 	n        int    // number of started routers
+
+	flags []string // of go build, besides the usual ones
+	// profile: each router writes the CPU profile of its run into the file profile of its folder.
+	profile bool
 }
 
 // build builds the router and the handler from the sources beside this module.
 func (b *routers) build() error {
+	router := []string{"-C", "..", "build", "-trimpath", "-tags", "grpcnotrace", "-o", filepath.Join(b.dir, "router")}
 	for _, build := range []struct {
 		env  []string
 		args []string
 	}{
-		{[]string{"CGO_ENABLED=0"}, []string{"-C", "..", "build", "-trimpath", "-tags", "grpcnotrace", "-o", filepath.Join(b.dir, "router"), "./cmd/router"}},
+		{[]string{"CGO_ENABLED=0"}, append(append(router, b.flags...), "./cmd/router")},
 		{
 			[]string{"GOOS=wasip1", "GOARCH=wasm"},
 			[]string{"-C", "../examples/plugins/restart-alert", "build", "-trimpath", "-ldflags", "-s -w", "-buildmode=c-shared", "-o", filepath.Join(b.dir, "restart-alert.wasm"), "."},
@@ -230,6 +235,9 @@ func (b *routers) start(w workload, url string, checkpoint bool) (*process, erro
 	defer log.Close()
 	p := &process{cmd: exec.Command(filepath.Join(b.dir, "router"), "-config", filepath.Join(dir, "config.yaml")), url: "http://" + address, dir: dir}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
+	if b.profile {
+		p.cmd.Env = append(os.Environ(), "ROUTER_PROFILE="+filepath.Join(dir, profileFile))
+	}
 	return p, p.run()
 }
 

@@ -17,7 +17,9 @@ import (
 
 const (
 	wholeModule = "guests/testdata/scan"
-	wholeFilter = `object.status.phase == "Running" && object.metadata.labels.team == "payments"`
+	// wholeSettings follow the resource of the source.
+	wholeSettings = ", indexes: {byNode: object.spec.nodeName}"
+	wholeFilter   = `object.status.phase == "Running" && object.metadata.labels.team == "payments"`
 )
 
 // wholeTask is work for whole processes: the configuration of the router, and the same for a
@@ -58,7 +60,7 @@ func compareWhole(out *report.Report, objects, updates, rounds int) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	b := &routers{dir: dir, objects: objects, settings: ", indexes: {byNode: object.spec.nodeName}"}
+	b := &routers{dir: dir, objects: objects, settings: wholeSettings}
 	if err := b.build(); err != nil {
 		return err
 	}
