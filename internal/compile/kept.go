@@ -124,7 +124,7 @@ func appendReader(all []Reader, reader, source string, of []string, programs ...
 }
 
 // fieldSelector is a kind whose handlers get only some fields of each object. Fields returns their
-// paths, as keys; none: the handlers may read all fields.
+// paths, as keys, which the configuration alone decides; none: the handlers may read all fields.
 type fieldSelector interface {
 	Fields(node config.Node) [][]string
 }
@@ -141,7 +141,7 @@ func (p *Plan) delivered(r *Route, source string, kinds []plugins.HandlerKind) (
 		return Reader{"route " + r.Name, kept.Whole(), "its events contain the whole object: set emit or a handler with fields"}, whole
 	}
 	c := p.Config.Handlers[r.Handler]
-	reader = Reader{"handler " + r.Handler, kept.Whole(), "the fields that it reads are not known: set fields"}
+	reader = Reader{"handler " + r.Handler, kept.Whole(), "the fields that it reads are not known: set fields, or sha256 of a module that declares them"}
 	if c == nil {
 		return reader, true
 	}

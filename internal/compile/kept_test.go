@@ -119,8 +119,8 @@ routes:
   - {name: curious, from: a, handler: curious, to: out}
 `, map[string]string{
 			"a": "spec.nodeName status.phase for handler few, handler curious",
-			"b": "* for handler all (the fields that it reads are not known: set fields)",
-			"c": "* for handler opaque (the fields that it reads are not known: set fields)",
+			"b": "* for handler all (the fields that it reads are not known: set fields, or sha256 of a module that declares them)",
+			"c": "* for handler opaque (the fields that it reads are not known: set fields, or sha256 of a module that declares them)",
 			"d": "* for handler curious (it looks up whole objects)",
 		}},
 		{"every expression", `

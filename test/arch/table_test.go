@@ -136,7 +136,7 @@ var allowed = map[string][]string{
 	},
 	"pkg/plugins/internal/guest/files":   {"internal/fileerr"},
 	"pkg/plugins/internal/guest/limits":  {"pkg/config"},
-	"pkg/plugins/internal/guest/module":  {"internal/backoff", "internal/fileerr", "internal/oci", "internal/oci/lockfile", "internal/tlsfiles", "pkg/config", "pkg/event", "pkg/plugins"},
+	"pkg/plugins/internal/guest/module":  {"internal/backoff", "internal/fields", "internal/fileerr", "internal/oci", "internal/oci/lockfile", "internal/tlsfiles", "pkg/config", "pkg/event", "pkg/plugins"},
 	"internal/meter":                     {},
 	"pkg/plugins/process":                {"internal/backoff", "internal/fields", "pkg/plugins", "pkg/event", "pkg/config", "internal/kv", "internal/metrics", "internal/rawjson", "internal/timer", "internal/lines", "internal/printable", "pkg/plugins/process/...", "proto/..."},
 	"pkg/plugins/process/internal/child": {"internal/fileerr", "internal/lines", "internal/printable"},

@@ -174,8 +174,12 @@ func (m *mount) Validate(n config.Node) (problems config.Problems) {
 	return problems
 }
 
-// Fields returns the fields that a handler gets of each object, as keys; none: all.
-func (k kind) Fields(node config.Node) [][]string { return fields.Keys(k.Accepted(node).Fields) }
+// Fields returns the fields that a handler gets of each object, as keys; none: all, or they are not
+// known.
+func (k kind) Fields(node config.Node) [][]string {
+	c := k.Accepted(node)
+	return c.Source.Fields(c.Fields, c.Limits.Module)
+}
 
 // Load implements [plugins.Loader]. It compiles the module and starts one instance.
 func (k kind) Load(ctx context.Context, node config.Node, env plugins.HandlerEnv) config.Problems {

@@ -1,6 +1,7 @@
 package wasm_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	conf "github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -96,6 +98,51 @@ func TestFields(t *testing.T) {
 			}
 			if said := strings.Contains(h.log.String(), `msg="the module declares the fields that it gets" fields=[status.phase]`); said != (tt.section != "" && tt.config == "") {
 				t.Errorf("the log says %s", h.log)
+			}
+		})
+	}
+}
+
+func digest(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	must.Succeed(t, err)
+	return fmt.Sprintf("%x", sha256.Sum256(text))
+}
+
+// TestFieldsOfCache: a cache keeps the fields of the configuration, or those that a module with a
+// sha256 declares. Otherwise it keeps all (want is empty), because the module could be another one
+// when it is opened.
+func TestFieldsOfCache(t *testing.T) {
+	// Guarantee: cache-auto
+	file := declaring(t, "status.phase\nspec.nodeName\n")
+	wrong, plain := declaring(t, "status[0]\n"), build(t, "testdata/guest")
+	for _, tt := range []struct{ name, config, want string }{
+		{"pinned", "sha256: " + digest(t, file), "status.phase spec.nodeName"},
+		{"not pinned", "", ""},
+		{"another hash", "sha256: " + strings.Repeat("0", 64), ""},
+		{"of the configuration", "fields: [spec.x], sha256: " + digest(t, file), "spec.x"},
+		{"all, by the configuration", "fields: [], sha256: " + digest(t, file), ""},
+		{"too large", "limits: {module: 4Ki}, sha256: " + digest(t, file), ""},
+		{"a wrong declaration", fmt.Sprintf("module: %q, sha256: %s", wrong, digest(t, wrong)), ""},
+		{"no declaration", fmt.Sprintf("module: %q, sha256: %s", plain, digest(t, plain)), ""},
+		{"no file", "module: none.wasm, sha256: " + digest(t, file), ""},
+		{"of a registry", "module: oci://example.com/a@sha256:" + digest(t, file) + ", sha256: " + digest(t, file), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text := tt.config
+			if !strings.HasPrefix(text, "module: ") {
+				text = fmt.Sprintf("module: %q, %s", file, text)
+			}
+			kind := wasm.Kind().(interface {
+				Fields(node conf.Node) [][]string
+			})
+			var got []string
+			for _, keys := range kind.Fields(plugintest.Node(t, "{"+text+"}")) {
+				got = append(got, strings.Join(keys, "."))
+			}
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}
