@@ -168,7 +168,7 @@ func parts(only, document string, n, m, rounds int) error {
 		{"workers", func() error { return compareWork(out, rounds) }},
 		{"hop", func() error { return compareHop(rounds) }},
 		{"scaling", func() error { return compareScaling(out, rounds) }},
-		{"scale", func() error { return compareScale(n, rounds) }},
+		{"scale", func() error { return compareScale(out, n, rounds) }},
 		{"pgo", func() error { return comparePGO(out, n/4, m/6, rounds) }},
 		{"whole", func() error { return compareWhole(out, n/4, m/6, rounds) }},
 	} {

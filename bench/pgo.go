@@ -106,8 +106,11 @@ func comparePGO(out *report.Report, objects, updates, rounds int) error {
 			"in the same round: the median of the rounds, the lowest and the highest. %d pods, %d updates in a turn, %d rounds.", objects, updates, rounds),
 		Labels: []string{"task"},
 		Columns: []report.Column{
-			{Name: "CPU µs/update without", Format: "%.1f"}, {Name: "with", Format: "%.1f"},
-			{Name: "CPU", Format: "%.2f", Ratio: true}, {Name: "lowest", Format: "%.2f", Ratio: true}, {Name: "highest", Format: "%.2f", Ratio: true},
+			{Name: "CPU µs/update without", Format: "%.1f"},
+			{Name: "with", Format: "%.1f"},
+			{Name: "CPU", Format: "%.2f", Ratio: true},
+			{Name: "lowest", Format: "%.2f", Ratio: true},
+			{Name: "highest", Format: "%.2f", Ratio: true},
 		},
 	}
 	for _, task := range wholeTasks(module) {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/deltarouter/deltarouter/bench/report"
 )
 
 const (
@@ -14,7 +16,7 @@ const (
 // compareScale compares the CPU per update of a router with few pods and one with many. Each turn
 // has three updates of each of the many pods, so that both collect garbage several times. The two
 // run all the time and take turns; the ratio is significant.
-func compareScale(n, rounds int) error {
+func compareScale(out *report.Report, n, rounds int) error {
 	many := max(n, scaleMany)
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
@@ -26,45 +28,84 @@ func compareScale(n, rounds int) error {
 		return err
 	}
 	ingest := workloads()[1]
-	var running []*process
-	defer func() {
-		for _, p := range running {
-			p.close()
-		}
-	}()
+	var all []*sizedRouter
 	for _, objects := range []int{scaleFew, many} {
-		b.objects = objects
-		p, err := b.open(ingest, false)
+		s, err := b.openSized(ingest, objects)
 		if err != nil {
 			return fmt.Errorf("%d pods: %w", objects, err)
 		}
-		running = append(running, p)
-		if _, err := p.measure(ingest, max(objects, scaleMany)); err != nil { // warms up
-			return err
-		}
+		defer s.close()
+		all = append(all, s)
 	}
-	return scaleTurns(ingest, running[0], running[1], many, rounds)
+	t := scaleTable(many, rounds)
+	if t.Rows, err = scaleTurns(ingest, all[0], all[1], rounds); err != nil {
+		return err
+	}
+	return out.Add(t)
 }
 
-func scaleTurns(w workload, few, many *process, objects, rounds int) error {
+func scaleTable(many, rounds int) report.Table {
+	return report.Table{
+		Part: "scale", Title: "Few pods and many",
+		Text: fmt.Sprintf("Two routers with an ingest alone, one with %d pods and one with %d, get the same updates as fast as they take them, %d in a turn. "+
+			"CPU of the process for an update with garbage collection, divided by that with few pods in the same round: the median of %d rounds. The first sync "+
+			"has the CPU of the start, and the resident memory is that at the end, with garbage (GOGC).", scaleFew, many, 3*many, rounds),
+		Labels: []string{"pods"},
+		Columns: []report.Column{
+			{Name: "CPU µs/update", Format: "%.1f"},
+			{Name: "CPU per update", Format: "%.2f", Ratio: true},
+			{Name: "first sync CPU µs/pod", Format: "%.1f"},
+			{Name: "GOGC", Format: "%.0f"},
+			{Name: "RSS MB", Format: "%.0f"},
+			{Name: "RSS B/pod", Format: "%.0f"},
+		},
+	}
+}
+
+// sizedRouter is a router with a number of pods.
+type sizedRouter struct {
+	*process
+	objects int
+	synced  float64 // CPU of the first sync, in µs per object
+}
+
+// openSized starts a router, and warms it up.
+func (b *routers) openSized(w workload, objects int) (*sizedRouter, error) {
+	b.objects = objects
+	p, err := b.open(w, false)
+	if err != nil {
+		return nil, err
+	}
+	used, err := processCPU(p.cmd.Process.Pid)
+	if err == nil {
+		_, err = p.measure(w, max(objects, scaleMany))
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return &sizedRouter{p, objects, micros(used) / float64(objects)}, nil
+}
+
+func scaleTurns(w workload, few, many *sizedRouter, rounds int) ([]report.Row, error) {
 	var cpuFew, cpuMany, ratios []float64
 	for round := range rounds {
-		fmt.Fprintf(os.Stderr, "round %d: %s, %d and %d pods\n", round+1, w.name, scaleFew, objects)
-		a, errA := few.measure(w, 3*objects)
-		b, errB := many.measure(w, 3*objects)
+		fmt.Fprintf(os.Stderr, "round %d: %s, %d and %d pods\n", round+1, w.name, few.objects, many.objects)
+		a, errA := few.measure(w, 3*many.objects)
+		b, errB := many.measure(w, 3*many.objects)
 		if err := errors.Join(errA, errB); err != nil {
-			return err
+			return nil, err
 		}
 		cpuFew, cpuMany, ratios = append(cpuFew, a.cpu), append(cpuMany, b.cpu), append(ratios, b.cpu/a.cpu)
 	}
-	fmt.Printf("\n%-34s %14s %8s %10s %12s %16s\n", w.name, "CPU µs/update", "ratio", "GOGC", "RSS MB", "RSS B/object")
-	fmt.Printf("%-34s %14.1f %8.2f %s\n", fmt.Sprint(scaleFew, " pods"), middle(cpuFew), 1.0, few.memory(scaleFew))
-	fmt.Printf("%-34s %14.1f %8.2f %s\n", fmt.Sprint(objects, " pods"), middle(cpuMany), middle(ratios), many.memory(objects))
-	return nil
+	return []report.Row{few.row(middle(cpuFew), 1), many.row(middle(cpuMany), middle(ratios))}, nil
 }
 
-// memory returns the columns about the memory of a router with some objects.
-func (p *process) memory(objects int) string {
-	rss := p.metric("process_resident_memory_bytes")
-	return fmt.Sprintf("%10.0f %12.0f %16.0f", p.metric("go_gc_gogc_percent"), rss/1e6, rss/float64(objects))
+// row adds the first sync and the memory.
+func (s *sizedRouter) row(cpu, ratio float64) report.Row {
+	rss := s.metric("process_resident_memory_bytes")
+	return report.Row{
+		Labels:  []string{fmt.Sprint(s.objects)},
+		Figures: []float64{cpu, ratio, s.synced, s.metric("go_gc_gogc_percent"), rss / 1e6, rss / float64(s.objects)},
+	}
 }
