@@ -75,6 +75,7 @@ func (w *Writer) step(cut bool) (next time.Duration, ok bool) {
 		w.collect()
 	}
 	intents := w.take()
+	n := intents.size() // before they are given back, and others add to them
 	err := w.write(intents)
 	if err != nil {
 		w.putBack(intents)
@@ -83,7 +84,7 @@ func (w *Writer) step(cut bool) (next time.Duration, ok bool) {
 	}
 	took := time.Since(start)
 	w.spent += took
-	w.report(err, cut, intents.size(), took)
+	w.report(err, cut, n, took)
 	if err != nil || cut {
 		w.collector.Done(err)
 	}

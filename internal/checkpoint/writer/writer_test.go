@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -264,6 +265,30 @@ func TestFailure(t *testing.T) {
 	})
 }
 
+// TestGateDuringFailures: intents are registered while failed ones are given back. The race detector
+// sees whether both touch a batch at once.
+func TestGateDuringFailures(t *testing.T) {
+	db := &fakeDB{fails: errors.New("disk full")}
+	w := newWriter(db, &fakeCollector{}, nil)
+	var registering sync.WaitGroup
+	registering.Go(func() {
+		for range 2_000 {
+			w.Gate("w", intent("a", "a"))
+			runtime.Gosched()
+		}
+	})
+	for range 200 {
+		_ = w.Flush(t.Context()) // fails if there are intents
+		runtime.Gosched()
+	}
+	registering.Wait()
+	db.set(0, nil)
+	must.Succeed(t, w.Flush(t.Context()))
+	if got := w.Stats().Intents; got != 2_000 {
+		t.Errorf("%d intents were written", got)
+	}
+}
+
 func TestBackoffHasAnEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *Writer, db *fakeDB, c *fakeCollector) {
 		db.set(0, errors.New("read-only"))
@@ -279,6 +304,12 @@ func TestBackoffHasAnEnd(t *testing.T) {
 
 func TestFlush(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *Writer, db *fakeDB, c *fakeCollector) {
+		w.Gate("w", intent("before", "before"))
+		sleep(time.Millisecond) // Run has written it, and writes the next one 10 ms later
+		expect(t, "an intent", db.said(), "0s  w?before")
+		db.mu.Lock()
+		db.began = time.Now()
+		db.mu.Unlock()
 		c.give(fed(1))
 		gate := w.Gate("w", intent("a", "u"))
 		if err := w.Flush(t.Context()); err != nil || !open(gate) {
