@@ -2,7 +2,7 @@
 // changes of the same 5 KB pods, from its own server, with one index over spec.nodeName and without
 // managedFields in both.
 //
-//	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only informer|latency|checkpoint|routes|indexes|loops|process|webhook|fleet|workers|hop|scaling|scale|pgo|whole]
+//	go -C bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only PART,…]
 //	go -C bench run . -write ../docs/BENCHMARKS.md
 //	go -C bench run . -profile ../cmd/router/default.pgo
 //	go -C bench run . -namespaces

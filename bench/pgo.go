@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,8 +80,13 @@ func profileOverlay(dir string) (string, error) {
 	return overlay, os.WriteFile(overlay, text, 0o600)
 }
 
-// comparePGO compares the router's binary with one that is built without cmd/router/default.pgo.
+// comparePGO compares the router's binary with one that is built without cmd/router/default.pgo. It
+// measures nothing if that file is missing.
 func comparePGO(out *report.Report, objects, updates, rounds int) error {
+	if _, err := os.Stat("../cmd/router/default.pgo"); errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintln(os.Stderr, "pgo: not measured, because cmd/router/default.pgo is missing: make pgo records it")
+		return nil
+	}
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return err
@@ -89,18 +96,36 @@ func comparePGO(out *report.Report, objects, updates, rounds int) error {
 	if err != nil {
 		return err
 	}
-	var builds []*routers
-	for _, pgo := range []string{"off", "auto"} {
-		b := &routers{dir: filepath.Join(dir, pgo), objects: objects, settings: wholeSettings, flags: []string{"-pgo=" + pgo}}
-		if err := os.Mkdir(b.dir, 0o700); err != nil {
-			return err
-		}
-		if err := b.build(); err != nil {
-			return err
-		}
-		builds = append(builds, b)
+	without, err := buildWithPGO("off", dir, objects)
+	if err != nil {
+		return err
 	}
-	t := report.Table{
+	with, err := buildWithPGO("auto", dir, objects)
+	if err != nil {
+		return err
+	}
+	t := pgoTable(objects, updates, rounds)
+	for _, task := range wholeTasks(module) {
+		row, err := comparePair(without, with, task, updates, rounds)
+		if err != nil {
+			return fmt.Errorf("%s: %w", task.name, err)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return out.Add(t)
+}
+
+// buildWithPGO builds the router with a value of the flag -pgo of go build.
+func buildWithPGO(pgo, dir string, objects int) (*routers, error) {
+	b := &routers{dir: filepath.Join(dir, pgo), objects: objects, settings: wholeSettings, flags: []string{"-pgo=" + pgo}}
+	if err := os.Mkdir(b.dir, 0o700); err != nil {
+		return nil, err
+	}
+	return b, b.build()
+}
+
+func pgoTable(objects, updates, rounds int) report.Table {
+	return report.Table{
 		Part: "pgo", Title: "The profile for the compiler",
 		Text: fmt.Sprintf("The router's binary, built with cmd/router/default.pgo, and one without it. CPU of the process for an update, divided by that without it "+
 			"in the same round: the median of the rounds, the lowest and the highest. %d pods, %d updates in a turn, %d rounds.", objects, updates, rounds),
@@ -113,20 +138,12 @@ func comparePGO(out *report.Report, objects, updates, rounds int) error {
 			{Name: "highest", Format: "%.2f", Ratio: true},
 		},
 	}
-	for _, task := range wholeTasks(module) {
-		row, err := comparePair(builds, task, updates, rounds)
-		if err != nil {
-			return fmt.Errorf("%s: %w", task.name, err)
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	return out.Add(t)
 }
 
 // comparePair measures two binaries of the router in turns.
-func comparePair(builds []*routers, task wholeTask, updates, rounds int) (row report.Row, err error) {
+func comparePair(without, with *routers, task wholeTask, updates, rounds int) (row report.Row, err error) {
 	var all []*wholeProcess
-	for _, b := range builds {
+	for _, b := range []*routers{without, with} {
 		p, err := b.openWhole(task, "deltarouter")
 		if err != nil {
 			return row, err
@@ -134,22 +151,11 @@ func comparePair(builds []*routers, task wholeTask, updates, rounds int) (row re
 		defer p.close()
 		all = append(all, p)
 	}
-	used := make([][]float64, len(all))
-	for round := range rounds + 1 { // the first one warms up
-		for i, p := range all {
-			each, err := p.turn(updates)
-			if err != nil {
-				return row, err
-			}
-			if round > 0 {
-				used[i] = append(used[i], each)
-			}
-		}
+	used, err := takeTurns(all, task.name, updates, rounds)
+	if err != nil {
+		return row, err
 	}
-	var ratios []float64
-	for round := range rounds {
-		ratios = append(ratios, used[1][round]/used[0][round])
-	}
+	ratios := quotients(used[1], used[0])
 	return report.Row{
 		Labels:  []string{task.name},
 		Figures: []float64{middle(used[0]), middle(used[1]), middle(ratios), slices.Min(ratios), slices.Max(ratios)},

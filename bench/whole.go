@@ -107,6 +107,26 @@ func (b *routers) compareTask(task wholeTask, updates, rounds int) (rows []repor
 		defer p.close()
 		all = append(all, p)
 	}
+	used, err := takeTurns(all, task.name, updates, rounds)
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range all {
+		ratios := quotients(used[i], used[0])
+		name := task.name
+		if i > 0 {
+			name = ""
+		}
+		rows = append(rows, report.Row{
+			Labels:  []string{name, describe(p.name)},
+			Figures: []float64{middle(used[i]), middle(ratios), slices.Min(ratios), slices.Max(ratios)},
+		})
+	}
+	return rows, nil
+}
+
+// takeTurns measures processes in turns, and returns the CPU per update of each in each round.
+func takeTurns(all []*wholeProcess, task string, updates, rounds int) ([][]float64, error) {
 	used := make([][]float64, len(all))
 	for round := range rounds + 1 {
 		for i, p := range all {
@@ -119,26 +139,21 @@ func (b *routers) compareTask(task wholeTask, updates, rounds int) (rows []repor
 				return nil, fmt.Errorf("%s: %w", p.name, err)
 			}
 			if round > 0 {
-				fmt.Fprintf(os.Stderr, "round %d: %s: %s: %.1f\n", round, task.name, p.name, each)
+				fmt.Fprintf(os.Stderr, "round %d: %s: %s: %.1f\n", round, task, p.name, each)
 				used[i] = append(used[i], each)
 			}
 		}
 	}
-	for i, p := range all {
-		ratios := make([]float64, rounds)
-		for round := range ratios {
-			ratios[round] = used[i][round] / used[0][round]
-		}
-		name := task.name
-		if i > 0 {
-			name = ""
-		}
-		rows = append(rows, report.Row{
-			Labels:  []string{name, describe(p.name)},
-			Figures: []float64{middle(used[i]), middle(ratios), slices.Min(ratios), slices.Max(ratios)},
-		})
+	return used, nil
+}
+
+// quotients divides the figures of each round.
+func quotients(figures, by []float64) []float64 {
+	ratios := make([]float64, len(figures))
+	for round := range ratios {
+		ratios[round] = figures[round] / by[round]
 	}
-	return rows, nil
+	return ratios
 }
 
 // wholeProcess is a contender with its own server.

@@ -11,12 +11,12 @@ import (
 const (
 	// readBytes limits the messages on their way to a reader.
 	readBytes = 4 << 20
-	// readExpiry and readBeat show soon that a consumer ended, like that of a server that restarted.
+	// readExpiry and readBeat show soon that a consumer ended, as after a restart of its server.
 	readExpiry = 5 * time.Second
 	readBeat   = time.Second
 	// readerTime is the time after which the server removes a consumer that is not read.
 	readerTime = 30 * time.Second
-	// readTimeout limits the request of a new reader: a server that has just started may not answer.
+	// readTimeout limits the request of a new reader: a server that just started may not answer.
 	readTimeout = 3 * time.Second
 )
 

@@ -20,7 +20,7 @@ const (
 	atOnce = 100
 	// linger is the wait for further messages of a transaction.
 	linger = 100 * time.Millisecond
-	// idle is the wait for a message, after which it is looked whether messages are to be purged.
+	// idle is the longest wait for a message, so that old messages are purged without new ones.
 	idle = time.Minute
 	// keep is the time for which an imported message stays in the stream: the next leader imports
 	// it again if the last transactions of this one did not reach it.

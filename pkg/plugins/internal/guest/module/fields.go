@@ -1,8 +1,6 @@
 package module
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 
 	"github.com/deltarouter/deltarouter/internal/fields"
@@ -10,10 +8,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// Fields returns the fields that guests get of each object, as keys: those of the configuration, or,
-// if it leaves them to the module (nil), those that a file with a sha256 declares. The hash makes
-// them a part of the configuration, as caches need that keep no other fields. None: all fields, or
-// they are not known. longest bounds the size of the file.
+// Fields returns the fields that guests get of each object, as keys: those of the configuration, or
+// those that a file with a sha256 declares if the configuration has none (nil). The hash makes them
+// a part of the configuration, because a cache that keeps only these fields relies on them. None:
+// all fields, or they are not known. longest bounds the size of the file.
 func (s *Source) Fields(configured []string, longest config.Size) [][]string {
 	if configured != nil || s.SHA256 == "" || oci.IsRef(s.Module) {
 		return fields.Keys(configured)
@@ -22,7 +20,7 @@ func (s *Source) Fields(configured []string, longest config.Size) [][]string {
 	if err != nil {
 		return nil // Open reports it
 	}
-	if sum := sha256.Sum256(module); !strings.EqualFold(hex.EncodeToString(sum[:]), s.SHA256) {
+	if !strings.EqualFold(digestOf(module), s.SHA256) {
 		return nil
 	}
 	declared, err := fields.Declared(module)

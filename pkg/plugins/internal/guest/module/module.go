@@ -107,8 +107,7 @@ func (s *Source) open(ctx context.Context, limit int64, timeout time.Duration, e
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(content.Bytes)
-	content.Digest = hex.EncodeToString(sum[:])
+	content.Digest = digestOf(content.Bytes)
 	if s.SHA256 != "" && !strings.EqualFold(content.Digest, s.SHA256) {
 		return nil, fmt.Errorf("its content differs from sha256: its SHA-256 is %s", content.Digest)
 	}
@@ -122,6 +121,11 @@ func (s *Source) open(ctx context.Context, limit int64, timeout time.Duration, e
 	}
 	env.Log.Info("module loaded", attrs...)
 	return h, nil
+}
+
+func digestOf(module []byte) string {
+	sum := sha256.Sum256(module)
+	return hex.EncodeToString(sum[:])
 }
 
 // Problems returns the problems that an error of [Source.Open] means for a check, which is what the
