@@ -37,8 +37,8 @@ func NewFinder() *Finder { return &Finder{root: node{id: -1}} }
 // Find makes later Scans report the path under id (0 or more). The path must have at least one key.
 func (f *Finder) Find(id int, path ...string) { f.add(id, false, path) }
 
-// Skip is like Find for a value that will not be read. Scan checks only its strings and its end,
-// which is quick, and reports no path below it.
+// Skip is like Find for a value that will not be read. Scan finds only its end, which is quick: it
+// does not check an object or list, and reports no path below it.
 func (f *Finder) Skip(id int, path ...string) { f.add(id, true, path) }
 
 // SkipOthers is like Skip for each member of the object at the path whose key is neither in allowed

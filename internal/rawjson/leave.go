@@ -9,9 +9,16 @@ const longWords = 4
 // depth is the number of open objects and lists between. With depth 0 the object or list begins at
 // i. The text must have been checked; if it ends early, Leave returns its length.
 //
-// It reads eight bytes at a time: most of the cost of an expression on a large object is to skip
-// the rest of the object.
+// It does not read byte by byte: most of the cost of an expression on a large object is to skip the
+// rest of the object.
 func Leave(s string, i, depth int) int {
+	end, _ := leave(s, i, depth)
+	return end
+}
+
+// leaveWords reads eight bytes at a time. It is [leave] for processors without a version of their
+// own. found is false if the text ends early.
+func leaveWords(s string, i, depth int) (end int, found bool) {
 	inside := uint64(0) // ones if i is in a string
 	for long := 0; i+8 <= len(s); {
 		w := word(s, i)
@@ -42,13 +49,12 @@ func Leave(s string, i, depth int) int {
 				continue
 			}
 		}
-		var done bool
-		if i, depth, inside, done = leaveSlowly(s, i, i+8, depth, inside); done {
-			return i
+		if i, depth, inside, found = leaveSlowly(s, i, i+8, depth, inside); found {
+			return i, true
 		}
 	}
-	i, _, _, _ = leaveSlowly(s, i, len(s), depth, inside)
-	return i
+	i, _, _, found = leaveSlowly(s, i, len(s), depth, inside)
+	return i, found
 }
 
 // leaveSlowly continues to end, or one byte further if that byte is escaped.

@@ -258,7 +258,8 @@ func (s *scanner) more(i int, closing byte) (next int, more bool) {
 	return s.fail(i, "expected ',' or '"+string(closing)+"'"), false
 }
 
-// extent returns the offset behind the value at i. It only counts brackets and skips strings.
+// extent returns the offset behind the value at i. Of an object or list it looks only at quotes,
+// backslashes and brackets.
 func (s *scanner) extent(i int) int {
 	src := s.src
 	if uint(i) >= uint(len(src)) {
@@ -267,23 +268,11 @@ func (s *scanner) extent(i int) int {
 	if c := class[src[i]]; c != brace && c != bracket {
 		return s.value(i, 0, nil)
 	}
-	for depth := 0; uint(i) < uint(len(src)); {
-		switch class[src[i]] {
-		case quote:
-			if i = s.str(i); i < 0 {
-				return i
-			}
-			continue
-		case brace, bracket:
-			depth++
-		case closing:
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-		i++
+	end, found := leave(src, i, 0)
+	if !found {
+		return s.incomplete(len(src))
 	}
-	return s.incomplete(i)
+	return end
 }
 
 func skipSpace(s string, i int) int {

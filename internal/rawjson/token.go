@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// The classes of the bytes at the begin of a value, and of the closing brackets.
+// The classes of the bytes at the begin of a value.
 const (
 	other = iota
 	quote
@@ -13,14 +13,12 @@ const (
 	bracket
 	numeral
 	letter
-	closing
 )
 
 // class is a constant table.
 var class = [256]uint8{
 	'"': quote, '{': brace, '[': bracket, '-': numeral, '0': numeral, '1': numeral, '2': numeral, '3': numeral, '4': numeral,
 	'5': numeral, '6': numeral, '7': numeral, '8': numeral, '9': numeral, 't': letter, 'f': letter, 'n': letter,
-	'}': closing, ']': closing,
 }
 
 const (

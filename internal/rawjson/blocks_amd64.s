@@ -1,0 +1,60 @@
+#include "textflag.h"
+
+// Each mask takes four times 16 bytes: compare with a broadcast byte, and collect the highest bits.
+#define MASK(bytes0, bytes1, bytes2, bytes3, wanted, result) \
+	MOVO     wanted, X9      \
+	PCMPEQB  bytes0, X9      \
+	PMOVMSKB X9, result      \
+	MOVO     wanted, X10     \
+	PCMPEQB  bytes1, X10     \
+	PMOVMSKB X10, AX         \
+	SHLQ     $16, AX         \
+	ORQ      AX, result      \
+	MOVO     wanted, X11     \
+	PCMPEQB  bytes2, X11     \
+	PMOVMSKB X11, BX         \
+	SHLQ     $32, BX         \
+	ORQ      BX, result      \
+	MOVO     wanted, X12     \
+	PCMPEQB  bytes3, X12     \
+	PMOVMSKB X12, CX         \
+	SHLQ     $48, CX         \
+	ORQ      CX, result
+
+// BROADCAST copies the byte of a constant to each byte of a register.
+#define BROADCAST(constant, register) \
+	MOVQ       $constant, AX       \
+	MOVQ       AX, register        \
+	PUNPCKLQDQ register, register
+
+// func masksOf(p *byte) (quotes, slashes, opening, closing uint64)
+// SSE2 is part of every amd64 processor.
+TEXT ·masksOf(SB), NOSPLIT, $0-40
+	MOVQ  p+0(FP), SI
+	MOVOU 0(SI), X0
+	MOVOU 16(SI), X1
+	MOVOU 32(SI), X2
+	MOVOU 48(SI), X3
+
+	BROADCAST(0x2222222222222222, X4) // a quote
+	MASK(X0, X1, X2, X3, X4, R8)
+	MOVQ R8, quotes+8(FP)
+
+	BROADCAST(0x5c5c5c5c5c5c5c5c, X4) // a backslash
+	MASK(X0, X1, X2, X3, X4, R8)
+	MOVQ R8, slashes+16(FP)
+
+	BROADCAST(0x2020202020202020, X5) // [ becomes {, and ] becomes }
+	POR X5, X0
+	POR X5, X1
+	POR X5, X2
+	POR X5, X3
+
+	BROADCAST(0x7b7b7b7b7b7b7b7b, X4) // an opening brace
+	MASK(X0, X1, X2, X3, X4, R8)
+	MOVQ R8, opening+24(FP)
+
+	BROADCAST(0x7d7d7d7d7d7d7d7d, X4) // a closing brace
+	MASK(X0, X1, X2, X3, X4, R8)
+	MOVQ R8, closing+32(FP)
+	RET

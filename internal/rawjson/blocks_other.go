@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package rawjson
+
+func leave(s string, i, depth int) (end int, found bool) { return leaveWords(s, i, depth) }
