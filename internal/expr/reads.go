@@ -164,5 +164,5 @@ func (r *Reader) Keys(keys []string, p *Program) ([]string, error) {
 
 // Field is [equality.Field.ReadIn].
 func (r *Reader) Field(f *equality.Field) (value string, reading equality.Reading) {
-	return f.ReadVia(&r.in.fields, string(r.in.of.Raw()))
+	return f.ReadVia(&r.in.fields, r.in.of)
 }

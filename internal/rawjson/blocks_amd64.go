@@ -5,14 +5,30 @@ import (
 	"unsafe"
 )
 
-// blockSize is the number of bytes that are looked at together.
-const blockSize = 64
-
 // masksOf has a bit for each of the 64 bytes from p on, the lowest for the first: where the quotes,
 // the backslashes, and the opening and closing brackets and braces are.
 //
 //go:noescape
 func masksOf(p *byte) (quotes, slashes, opening, closing uint64)
+
+// specialsOf sets the marks of windowSize bytes from p on: a bit for each byte that is a quote, a
+// backslash or a control character. wide reports whether a byte is not ASCII.
+//
+//go:noescape
+func specialsOf(p *byte, marks *[windowSize / blockSize]uint64) (wide bool)
+
+// look makes the next bytes from i on the window of the scanner. It returns false if there are too
+// few.
+func (s *scanner) look(i int) bool {
+	if i+windowSize > len(s.src) {
+		return false
+	}
+	if specialsOf((*byte)(unsafe.Add(unsafe.Pointer(unsafe.StringData(s.src)), i)), &s.window.marks) {
+		s.wide = highs
+	}
+	s.window.end = i + windowSize
+	return true
+}
 
 // leave reads 64 bytes at a time, with the vector instructions of every amd64 processor. See
 // [leaveWords], which every other processor uses.

@@ -58,3 +58,50 @@ TEXT ·masksOf(SB), NOSPLIT, $0-40
 	MASK(X0, X1, X2, X3, X4, R8)
 	MOVQ R8, closing+32(FP)
 	RET
+
+// SPECIAL collects the special ones of 16 bytes, see specialsOf.
+#define SPECIAL(offset, result) \
+	MOVOU    offset(SI), X0 \
+	POR      X0, X7         \
+	MOVO     X0, X1         \
+	PCMPEQB  X4, X1         \
+	MOVO     X0, X2         \
+	PCMPEQB  X5, X2         \
+	MOVO     X0, X3         \
+	PMINUB   X6, X3         \
+	PCMPEQB  X0, X3         \
+	POR      X2, X1         \
+	POR      X3, X1         \
+	PMOVMSKB X1, result
+
+// func specialsOf(p *byte, marks *[8]uint64) (wide bool)
+TEXT ·specialsOf(SB), NOSPLIT, $0-17
+	MOVQ p+0(FP), SI
+	MOVQ marks+8(FP), DI
+	LEAQ 64(DI), DX
+	BROADCAST(0x2222222222222222, X4) // a quote
+	BROADCAST(0x5c5c5c5c5c5c5c5c, X5) // a backslash
+	BROADCAST(0x1f1f1f1f1f1f1f1f, X6) // the last control character
+	PXOR X7, X7
+
+next:
+	SPECIAL(0, AX)
+	SPECIAL(16, BX)
+	SHLQ $16, BX
+	ORQ  BX, AX
+	SPECIAL(32, BX)
+	SHLQ $32, BX
+	ORQ  BX, AX
+	SPECIAL(48, BX)
+	SHLQ $48, BX
+	ORQ  BX, AX
+	MOVQ AX, (DI)
+	ADDQ $64, SI
+	ADDQ $8, DI
+	CMPQ DI, DX
+	JNE  next
+
+	PMOVMSKB X7, AX
+	TESTL    AX, AX
+	SETNE    wide+16(FP)
+	RET

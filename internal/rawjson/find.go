@@ -72,7 +72,7 @@ func (n *node) at(path []string) *node {
 // Scan.
 func (f *Finder) Scan(src string, i int) (end int, spans []Span, err error) {
 	s := &f.scan
-	s.src, s.err, s.wide = src, nil, 0
+	s.src, s.err, s.wide, s.window.end = src, nil, 0, 0
 	s.found, s.keys.names = s.found[:0], s.keys.names[:0]
 	end = s.value(i, 0, &f.root)
 	if end < 0 {

@@ -92,7 +92,8 @@ type scanner struct {
 	// escaped is set by every string with an escape.
 	escaped bool
 	// the bytes of all strings or-ed: a high bit means that some text is not ASCII
-	wide uint64
+	wide   uint64
+	window window
 
 	err error
 	at  int
@@ -276,7 +277,7 @@ func (s *scanner) extent(i int) int {
 }
 
 func skipSpace(s string, i int) int {
-	for uint(i) < uint(len(s)) && (s[i] == ' ' || s[i] == '\n' || s[i] == '\t' || s[i] == '\r') {
+	for uint(i) < uint(len(s)) && s[i] <= ' ' && (s[i] == ' ' || s[i] == '\n' || s[i] == '\t' || s[i] == '\r') {
 		i++
 	}
 	return i

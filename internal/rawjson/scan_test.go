@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -96,18 +97,26 @@ func FuzzCheck(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		err := rawjson.Check(string(data))
-		valid := json.Valid(data)
-		if err == nil && !valid {
-			t.Fatal("accepted, but encoding/json refuses it")
-		}
-		if err == nil || !valid {
-			return
-		}
-		if utf8.Valid(data) && !twice(data) && depth(data) <= rawjson.MaxDepth {
-			t.Fatalf("refused, but encoding/json accepts it: %v", err)
-		}
+		compareCheck(t, data)
+		// The end of a text is read differently.
+		compareCheck(t, slices.Concat([]byte(`["`), bytes.Repeat([]byte("x"), 300), []byte(`",`), data, []byte(`,"`), bytes.Repeat([]byte("y"), 600), []byte(`"]`)))
 	})
+}
+
+// compareCheck compares Check with encoding/json.
+func compareCheck(t *testing.T, data []byte) {
+	t.Helper()
+	err := rawjson.Check(string(data))
+	valid := json.Valid(data)
+	if err == nil && !valid {
+		t.Fatalf("%q: accepted, but encoding/json refuses it", data)
+	}
+	if err == nil || !valid {
+		return
+	}
+	if utf8.Valid(data) && !twice(data) && depth(data) <= rawjson.MaxDepth {
+		t.Fatalf("%q: refused, but encoding/json accepts it: %v", data, err)
+	}
 }
 
 // twice reports whether an object of the valid JSON text has a duplicate key.

@@ -44,9 +44,15 @@ func word(s string, i int) uint64 {
 // str checks the string whose opening quote is at i.
 func (s *scanner) str(i int) int {
 	src := s.src
-	wide := s.wide
+	wide := uint64(0)
 	for i++; ; {
-		if i+8 <= len(src) {
+		if at, found, known := s.window.next(i); known {
+			if i = at; !found {
+				continue
+			}
+		} else if s.look(i) {
+			continue
+		} else if i+8 <= len(src) {
 			w := word(src, i)
 			wide |= w
 			m := special(w)
@@ -60,7 +66,7 @@ func (s *scanner) str(i int) int {
 		}
 		switch c := src[i]; {
 		case c == '"':
-			s.wide = wide
+			s.wide |= wide
 			return i + 1
 		case c == '\\':
 			s.escaped = true

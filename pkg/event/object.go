@@ -55,7 +55,7 @@ type Object struct {
 	resource *Resource
 	apart    *identity // the identity; nil: it stands in json
 	json     string
-	status   uint32 // see ParseIndexed
+	places   Places
 	// The place of each field of the identity in json; size 0: the field is empty.
 	at   [identityFields]uint32
 	size [identityFields]uint16
@@ -110,17 +110,17 @@ func Identity(resource *Resource, key Key, uid string) *Object {
 	return o
 }
 
-// ParseIndexed is [ParseObject] for a text without spaces around it, in which the value of the
-// member status begins at an offset; 0: unknown. The status is the last member of most objects, so
-// a search for it would read the whole spec.
-func ParseIndexed(resource *Resource, text string, status int) (*Object, error) {
+// Places has the offsets of values in the text of an object; 0: unknown. The spec and the status are
+// large and stand behind the metadata, so a search for them would read most of the text.
+type Places struct{ Spec, Status uint32 }
+
+// ParseIndexed is [ParseObject] for a text without spaces around it, in which places are known.
+func ParseIndexed(resource *Resource, text string, places Places) (*Object, error) {
 	o, err := ParseObject(resource, text)
 	if err != nil {
 		return nil, err
 	}
-	if uint64(status) <= math.MaxUint32 { //nolint:gosec // an offset
-		o.status = uint32(status) //nolint:gosec // checked
-	}
+	o.places = places
 	return o, nil
 }
 
@@ -199,10 +199,21 @@ func (o *Object) Raw() rawjson.Value { return rawjson.Value(o.json) }
 // Member returns the text of the object from the begin of a member's value, or "" if there is no
 // such member.
 func (o *Object) Member(key string) string {
-	if o.status > 0 && key == "status" {
-		return o.json[o.status:]
+	if open := o.Place(key); open != "" {
+		return open
 	}
 	return rawjson.Member(o.json, key)
+}
+
+// Place is Member without a search: it returns "" if the place of the member is not known.
+func (o *Object) Place(key string) string {
+	switch {
+	case key == "spec" && o.places.Spec > 0:
+		return o.json[o.places.Spec:]
+	case key == "status" && o.places.Status > 0:
+		return o.json[o.places.Status:]
+	}
+	return ""
 }
 
 // Size returns the approximate memory of the object in bytes.

@@ -99,12 +99,15 @@ func (f *Field) ReadIn(obj *event.Object) (value string, r Reading) {
 	if obj == nil {
 		return "", Unclear
 	}
-	open := string(obj.Raw())
-	for i, key := range f.path {
+	open := obj.Member(f.path[0])
+	if open == "" {
+		return f.missing(0)
+	}
+	for i := 1; i < len(f.path); i++ {
 		if open[0] != '{' {
 			return "", Unclear
 		}
-		if open = rawjson.Member(open, key); open == "" {
+		if open = rawjson.Member(open, f.path[i]); open == "" {
 			return f.missing(i)
 		}
 	}
@@ -112,10 +115,12 @@ func (f *Field) ReadIn(obj *event.Object) (value string, r Reading) {
 }
 
 // ReadVia is ReadIn with shared positions, for reading several fields of one object.
-func (f *Field) ReadVia(root *jsonval.Root, text string) (value string, reading Reading) {
-	open, _ := root.Locate(text, f.path[0])
+func (f *Field) ReadVia(root *jsonval.Root, obj *event.Object) (value string, reading Reading) {
+	text, open := string(obj.Raw()), obj.Place(f.path[0])
 	if open == "" {
-		return f.missing(0)
+		if open, _ = root.Locate(text, f.path[0]); open == "" {
+			return f.missing(0)
+		}
 	}
 	at := len(text) - len(open)
 	for i := 1; i < len(f.path); i++ {

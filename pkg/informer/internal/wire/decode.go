@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -19,6 +20,7 @@ const (
 	idAPIVersion
 	idKind
 	idNamespace
+	idSpec
 	idStatus
 	idCut
 )
@@ -99,7 +101,7 @@ type Decoder struct {
 	// joined and selected are the buffers of select.
 	joined, selected []byte
 	cuts             []rawjson.Span
-	status           int // the offset of the object's status; -1: it has none
+	spec, status     int // the offsets of the object's spec and status; -1: it has none
 	pieces           []string
 }
 
@@ -109,6 +111,7 @@ func NewDecoder(format *Format, resource *event.Resource, below ...string) *Deco
 	at := func(keys ...string) []string { return append(below[:len(below):len(below)], keys...) }
 	d.finder.Find(idAPIVersion, at("apiVersion")...)
 	d.finder.Find(idKind, at("kind")...)
+	d.finder.Find(idSpec, at("spec")...)
 	d.finder.Find(idStatus, at("status")...)
 	if format.Within != nil {
 		d.finder.Find(idNamespace, at("metadata", "namespace")...)
@@ -194,7 +197,7 @@ func (d *Decoder) object(src string, start, end int, spans []rawjson.Span) (*eve
 		}
 		b.WriteString(piece)
 	}
-	return event.ParseIndexed(d.resource, b.String(), d.statusIn(b.Len(), end))
+	return event.ParseIndexed(d.resource, b.String(), event.Places{Spec: d.place(d.spec, b.Len(), end), Status: d.place(d.status, b.Len(), end)})
 }
 
 // selection returns a copy of the kept fields of the object in d.pieces, whose text begins with
@@ -219,19 +222,19 @@ func (d *Decoder) selection(front string) string {
 	return kept
 }
 
-// statusIn returns the offset of the status in the kept text of an object, which has a size and
-// ended at an offset of the received text; 0: unknown, because the status was cut, or a part of the
-// text behind its begin.
-func (d *Decoder) statusIn(size, end int) int {
-	if behind := end - d.status; d.status >= 0 && behind <= len(d.pieces[len(d.pieces)-1]) {
-		return size - behind
+// place returns the offset in the kept text, which has a size, of a value at the offset start of
+// the received text, which ended at an offset; 0: unknown, because the value was cut, or a part of
+// the text behind its begin.
+func (d *Decoder) place(start, size, end int) uint32 {
+	if behind := end - start; start >= 0 && behind <= len(d.pieces[len(d.pieces)-1]) && size <= math.MaxUint32 {
+		return uint32(size - behind) //nolint:gosec // checked
 	}
 	return 0
 }
 
 // split separates the spans to remove, and reports whether apiVersion and kind are present.
 func (d *Decoder) split(spans []rawjson.Span) (apiVersion, kind bool) {
-	d.cuts, d.status = d.cuts[:0], -1
+	d.cuts, d.spec, d.status = d.cuts[:0], -1, -1
 	for _, span := range spans {
 		switch span.ID {
 		case idAPIVersion:
@@ -240,6 +243,9 @@ func (d *Decoder) split(spans []rawjson.Span) (apiVersion, kind bool) {
 			kind = true
 		case idCut:
 			d.cuts = append(d.cuts, span)
+			continue
+		case idSpec:
+			d.spec = span.Start
 			continue
 		case idStatus:
 			d.status = span.Start

@@ -92,8 +92,8 @@ func checkAgreement(t *testing.T, path, text string) {
 	}
 }
 
-// TestStatus: the decoder's index of an object finds the same status as a search.
-func TestStatus(t *testing.T) {
+// TestPlaces: the decoder's places in an object are those that a search finds.
+func TestPlaces(t *testing.T) {
 	const front, status = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","managedFields":[{"status":1}]},"spec":{"status":2}`, `"status" : {"a":1, "status":{"b":2},"c":3}`
 	texts := []string{
 		front + "}", front + "," + status + "}", front + "," + status + " }", front + ` , ` + status + `,"z":{"status":4}}`,
@@ -103,15 +103,30 @@ func TestStatus(t *testing.T) {
 		"all": {}, "managedFields": {Drop: [][]string{{"metadata", "managedFields"}}}, "status": {Drop: [][]string{{"status"}}},
 		"first of the status": {Drop: [][]string{{"status", "a"}}}, "last of the status": {Drop: [][]string{{"status", "c"}}},
 		"behind": {Drop: [][]string{{"z"}}}, "several": {Drop: [][]string{{"metadata", "managedFields"}, {"spec"}, {"status", "status"}, {"z"}}},
-		"metadata": {MetadataOnly: true},
+		"of the spec": {Drop: [][]string{{"spec", "status"}}}, "metadata": {MetadataOnly: true},
 	}
 	for name, format := range formats {
 		for _, text := range texts {
 			o, err := decodeObject(format, podResource(), text)
 			must.Succeed(t, err)
-			if got, want := o.Member("status"), rawjson.Member(string(o.JSON()), "status"); got != want {
-				t.Errorf("%s: %s: the status is %s, want %s", name, o.JSON(), got, want)
+			for _, key := range []string{"spec", "status"} {
+				if got, want := o.Member(key), rawjson.Member(string(o.JSON()), key); got != want {
+					t.Errorf("%s: %s: the %s is %s, want %s", name, o.JSON(), key, got, want)
+				}
 			}
+		}
+	}
+}
+
+// TestUsualPlaces: the places of the usual object are known, so that no search is necessary.
+func TestUsualPlaces(t *testing.T) {
+	data, err := os.ReadFile("testdata/pod.json")
+	must.Succeed(t, err)
+	o, err := decodeObject(&Format{Drop: [][]string{{"metadata", "managedFields"}}}, podResource(), string(data))
+	must.Succeed(t, err)
+	for _, key := range []string{"spec", "status"} {
+		if open := o.Place(key); open == "" || open != rawjson.Member(string(o.JSON()), key) {
+			t.Errorf("the place of the %s: %s", key, open)
 		}
 	}
 }
@@ -140,8 +155,12 @@ func FuzzObject(f *testing.F) {
 			return
 		}
 		must.Succeed(t, rawjson.Check(string(o.JSON())))
-		if whole, err := decodeObject(&Format{}, podResource(), text); err == nil && whole.Member("status") != rawjson.Member(string(whole.JSON()), "status") {
-			t.Fatalf("another status: %s", whole.Member("status"))
+		if whole, err := decodeObject(&Format{}, podResource(), text); err == nil {
+			for _, key := range []string{"spec", "status"} {
+				if got := whole.Member(key); got != rawjson.Member(string(whole.JSON()), key) {
+					t.Fatalf("another %s: %s", key, got)
+				}
+			}
 		}
 		want, ok := decodeJSON(t, text).(map[string]any)
 		if !ok {
