@@ -24,7 +24,7 @@ func consumeDynamic(c consumer) error { return consumeInformer(c, dynamicInforme
 func consumeTyped(c consumer) error { return consumeInformer(c, typedInformer) }
 
 func dynamicInformer(url string) (cache.SharedIndexInformer, error) {
-	client, err := dynamic.NewForConfig(&rest.Config{Host: url, QPS: -1})
+	client, err := dynamic.NewForConfig(restConfig(url))
 	if err != nil {
 		return nil, err
 	}
@@ -37,10 +37,9 @@ func dynamicInformer(url string) (cache.SharedIndexInformer, error) {
 }
 
 func typedInformer(url string) (cache.SharedIndexInformer, error) {
-	client, err := kubernetes.NewForConfig(&rest.Config{
-		Host: url, QPS: -1,
-		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf},
-	})
+	cfg := restConfig(url)
+	cfg.ContentConfig = rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf}
+	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +47,11 @@ func typedInformer(url string) (cache.SharedIndexInformer, error) {
 	return informer, prepare(informer, func(object any) ([]string, error) {
 		return []string{object.(*corev1.Pod).Spec.NodeName}, nil
 	})
+}
+
+// restConfig is the configuration of a client of the server, which has a certificate of its own.
+func restConfig(url string) *rest.Config {
+	return &rest.Config{Host: url, QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 }
 
 // prepare makes an informer keep what the router keeps: no managedFields, and one index.

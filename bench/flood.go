@@ -28,20 +28,19 @@ type ask struct {
 	n       int
 	rate    int               // on average per second, at random times; 0: as fast as they are read
 	created bool              // each is a new pod, not an update
+	alone   bool              // each is written by itself, as the API server does
 	note    func(version int) // called before each is sent; nil: it is not
 }
 
-func startFlood(objects int) (*flood, error) {
+// startFlood starts a server with a number of pods, over TLS if it is secure.
+func startFlood(objects int, secure bool) (*flood, error) {
 	pod, err := newPodFrames()
 	if err != nil {
 		return nil, err
 	}
-	f := &flood{server: &server{pod: pod, objects: objects}, asks: make(chan ask, 1)}
+	f := &flood{server: &server{pod: pod, objects: objects, secure: secure}, asks: make(chan ask, 1)}
 	f.version.Store(int64(objects))
-	mux, err := f.listen(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"flood"}}`)
-	if err != nil {
-		return nil, err
-	}
+	mux := f.listen(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"flood"}}`)
 	mux.HandleFunc("GET /api/v1/pods", f.pods)
 	return f, nil
 }
@@ -110,7 +109,7 @@ func (f *flood) answer(a ask, frames map[string]*template, out *bufio.Writer, w 
 		if _, err := out.Write(frame.fill(pod, v)); err != nil {
 			return err
 		}
-		if a.rate > 0 {
+		if a.rate > 0 || a.alone {
 			flush(out, w)
 		}
 	}

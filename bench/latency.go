@@ -175,7 +175,7 @@ func newBareWatch() (*contestant, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := startFlood(latencyPods)
+	f, err := startFlood(latencyPods, false)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/deltarouter/deltarouter/bench/report"
 )
@@ -44,11 +45,14 @@ func recordProfile(file string, objects, updates int) error {
 	for _, task := range wholeTasks(module) {
 		for _, checkpoint := range []bool{false, true} {
 			fmt.Fprintf(os.Stderr, "%s, checkpoint: %v\n", task.name, checkpoint)
+			b.secure = task.likeAPIServer
 			p, err := b.open(task.router, checkpoint)
 			if err != nil {
 				return fmt.Errorf("%s: %w", task.name, err)
 			}
-			_, err = p.measure(task.router, updates)
+			if _, err = p.measure(task.router, updates); err == nil {
+				err = p.profiled()
+			}
 			p.close()
 			if err != nil {
 				return fmt.Errorf("%s: %w", task.name, err)
@@ -60,6 +64,17 @@ func recordProfile(file string, objects, updates int) error {
 		return fmt.Errorf("go tool pprof: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// profiled ends the profile of the router, and waits until it is written.
+func (p *process) profiled() error {
+	if err := p.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+		return err
+	}
+	return p.wait(func() bool {
+		_, err := os.Stat(filepath.Join(p.dir, profileFile))
+		return err == nil
+	})
 }
 
 // profileOverlay returns the file for go build -overlay by which a router writes a profile.

@@ -4,8 +4,8 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +17,9 @@ import (
 // server implements the part of the Kubernetes API that a watch of pods needs: first the pods,
 // then, after a request, the updates, as fast as the consumer reads them.
 type server struct {
-	http    *http.Server
+	http    *httptest.Server
 	url     string
+	secure  bool // over TLS, with HTTP/2 if the client speaks it, as the API server does
 	pod     *podFrames
 	objects int
 	updates int
@@ -36,10 +37,7 @@ func startServer(objects, updates int) (*server, error) {
 		return nil, err
 	}
 	s := &server{pod: pod, objects: objects, updates: updates, started: make(chan struct{})}
-	mux, err := s.listen(`{"kind":"Namespace","metadata":{"name":"kube-system","uid":"wire"}}`)
-	if err != nil {
-		return nil, err
-	}
+	mux := s.listen(`{"kind":"Namespace","metadata":{"name":"kube-system","uid":"wire"}}`)
 	mux.HandleFunc("GET /api/v1/pods", s.pods)
 	mux.HandleFunc("POST /go", s.start)
 	return s, nil
@@ -47,23 +45,27 @@ func startServer(objects, updates int) (*server, error) {
 
 // listen serves the first requests of all consumers: the resources, and the namespace that
 // identifies a cluster. The caller adds the rest.
-func (s *server) listen(identity string) (*http.ServeMux, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
+func (s *server) listen(identity string) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api", text(`{"kind":"APIVersions","versions":["v1"]}`))
 	mux.HandleFunc("GET /apis", text(`{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`))
 	mux.HandleFunc("GET /api/v1", text(`{"kind":"APIResourceList","groupVersion":"v1","resources":[`+
 		`{"name":"pods","singularName":"pod","namespaced":true,"kind":"Pod","verbs":["get","list","watch"]}]}`))
 	mux.HandleFunc("GET /api/v1/namespaces/kube-system", text(identity))
-	s.url, s.http = "http://"+listener.Addr().String(), &http.Server{Handler: mux}
-	go func() { _ = s.http.Serve(listener) }()
-	return mux, nil
+	s.http = httptest.NewUnstartedServer(mux)
+	if s.http.EnableHTTP2 = s.secure; s.secure {
+		s.http.StartTLS()
+	} else {
+		s.http.Start()
+	}
+	s.url = s.http.URL
+	return mux
 }
 
-func (s *server) close() { _ = s.http.Close() }
+func (s *server) close() {
+	_ = s.http.Config.Close() // the handlers of open watches end with their connections
+	s.http.Close()
+}
 
 func text(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {

@@ -132,6 +132,7 @@ type routers struct {
 	objects  int
 	settings string // YAML that follows the resource of the source
 	sink     string // YAML of the sink out; empty: it discards
+	secure   bool   // the servers speak TLS
 	n        int    // number of started routers
 
 	flags []string // of go build, besides the usual ones
@@ -169,7 +170,7 @@ type speed struct {
 
 // open starts a router on a new server and waits until it has all objects, in the checkpoint too.
 func (b *routers) open(w workload, checkpoint bool) (p *process, err error) {
-	f, err := startFlood(b.objects)
+	f, err := startFlood(b.objects, b.secure)
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +218,7 @@ func (b *routers) start(w workload, url string, checkpoint bool) (*process, erro
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q}}]}`, url)
+	kubeconfig := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: %t}}]}`, url, b.secure)
 	config := fmt.Sprintf("version: 1\ncluster: {name: bench, kubeconfig: %q}\nlisten: {probes: %q}\nsources: {pods: {resource: v1/pods%s}}\nsinks: {none: {discard: {}}, out: {%s}}\n",
 		filepath.Join(dir, "kubeconfig"), address, b.settings, cmp.Or(b.sink, "discard: {}")) + strings.ReplaceAll(w.config, "restart-alert.wasm", filepath.Join(b.dir, "restart-alert.wasm"))
 	if checkpoint {

@@ -28,6 +28,8 @@ type wholeTask struct {
 	name   string
 	router workload
 	hand   handTask
+	// likeAPIServer: the server speaks TLS and HTTP/2, and writes each update by itself.
+	likeAPIServer bool
 }
 
 func wholeTasks(module string) []wholeTask {
@@ -39,14 +41,16 @@ func wholeTasks(module string) []wholeTask {
 	)
 	filter := fmt.Sprintf("ops: updated, filter: %q", wholeFilter)
 	handlers := fmt.Sprintf("handlers: {scan: {wasm: {module: %q}}}\n", module)
+	ingest := workload{"ingest", fmt.Sprintf(route, "ops: deleted"), ingested}
 	return []wholeTask{
-		{"ingest, one index", workload{"ingest", fmt.Sprintf(route, "ops: deleted"), ingested}, handTask{}},
-		{"and a route that discards", workload{"discard", fmt.Sprintf(route, "ops: updated"), delivered}, handTask{}},
-		{"and a filter that passes", workload{"filter", fmt.Sprintf(route, filter), delivered}, handTask{Filter: wholeFilter}},
+		{name: "ingest as from an API server", router: ingest, likeAPIServer: true},
+		{name: "ingest, one index", router: ingest},
+		{name: "and a route that discards", router: workload{"discard", fmt.Sprintf(route, "ops: updated"), delivered}},
+		{name: "and a filter that passes", router: workload{"filter", fmt.Sprintf(route, filter), delivered}, hand: handTask{Filter: wholeFilter}},
 		{
-			"and a bounded Go guest",
-			workload{"guest", handlers + fmt.Sprintf(route, filter+", handler: scan"), dropped},
-			handTask{Filter: wholeFilter, Module: module},
+			name:   "and a bounded Go guest",
+			router: workload{"guest", handlers + fmt.Sprintf(route, filter+", handler: scan"), dropped},
+			hand:   handTask{Filter: wholeFilter, Module: module},
 		},
 	}
 }
@@ -84,7 +88,8 @@ func wholeTable(objects, updates, rounds int) report.Table {
 		Part: "whole", Title: "Whole processes",
 		Text: fmt.Sprintf("The router's binary, and programs around client-go's informers that do the same: they keep the pods with one index, evaluate the same "+
 			"CEL filter, and call the same guest in wazero with a deadline. Each task includes those above it. The limit only reads the stream and counts its "+
-			"lines, in each task. CPU of the process for an update after the first sync, divided by that of the router in the same round: the median of the rounds, "+
+			"lines, in each task. In the first task the server speaks TLS and HTTP/2 and writes each update by itself, as an API server does; in the "+
+			"others it writes as fast as it can, without TLS. CPU of the process for an update after the first sync, divided by that of the router in the same round: the median of the rounds, "+
 			"the lowest and the highest. %d pods, %d updates in a turn, %d rounds.", objects, updates, rounds),
 		Labels: []string{"task", "program"},
 		Columns: []report.Column{
@@ -159,17 +164,24 @@ func quotients(figures, by []float64) []float64 {
 // wholeProcess is a contender with its own server.
 type wholeProcess struct {
 	*process
-	name string
-	done string // prefix of the metrics whose sum is the number of finished updates
+	name  string
+	done  string // prefix of the metrics whose sum is the number of finished updates
+	alone bool   // the server writes each update by itself
 }
 
 // openWhole starts a contender and waits until it has all objects.
 func (b *routers) openWhole(task wholeTask, name string) (*wholeProcess, error) {
-	if name == "deltarouter" {
+	if name == "deltarouter" || name == "auto" {
+		settings := b.settings
+		if name == "auto" {
+			b.settings += ", cache: auto"
+		}
+		b.secure = task.likeAPIServer
 		p, err := b.open(task.router, false)
-		return &wholeProcess{p, name, task.router.done}, err
+		b.settings = settings
+		return &wholeProcess{p, name, task.router.done, task.likeAPIServer}, err
 	}
-	f, err := startFlood(b.objects)
+	f, err := startFlood(b.objects, task.likeAPIServer)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +195,7 @@ func (b *routers) openWhole(task wholeTask, name string) (*wholeProcess, error) 
 		p.close()
 		return nil, err
 	}
-	return &wholeProcess{p, name, handDone}, nil
+	return &wholeProcess{p, name, handDone, task.likeAPIServer}, nil
 }
 
 // startHand starts a hand-written program.
@@ -223,7 +235,7 @@ func (p *wholeProcess) turn(n int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	p.server.send(n)
+	p.server.request(ask{n: n, alone: p.alone})
 	if err := p.wait(func() bool { return p.server.version.Load() >= sent }); err != nil {
 		return 0, err
 	}

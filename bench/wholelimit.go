@@ -3,9 +3,10 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"net/http"
 	"os"
 	"sync/atomic"
+
+	"k8s.io/client-go/rest"
 )
 
 // serveLimit is a hand-written program that only reads the watch and counts its lines, until its
@@ -22,7 +23,11 @@ func serveLimit(task handTask) error {
 }
 
 func readLines(url string, lines *atomic.Int64) error {
-	response, err := http.Get(url + "/api/v1/pods?watch=true&sendInitialEvents=true")
+	client, err := rest.HTTPClientFor(restConfig(url))
+	if err != nil {
+		return err
+	}
+	response, err := client.Get(url + "/api/v1/pods?watch=true&sendInitialEvents=true")
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/signal"
 	"runtime/pprof"
@@ -10,14 +11,14 @@ import (
 // profileVariable has the file for the CPU profile of the process.
 const profileVariable = "ROUTER_PROFILE"
 
-// init profiles the process from its start until SIGTERM. This file is no part of the router: `make
-// pgo` builds one with it, by an overlay.
+// init profiles the process from its start until SIGUSR1. The file is complete when it has its name.
+// This source is no part of the router: `make pgo` builds one with it, by an overlay.
 func init() {
 	path := os.Getenv(profileVariable)
 	if path == "" {
 		return
 	}
-	out, err := os.Create(path)
+	out, err := os.Create(path + ".part")
 	if err != nil {
 		panic(err)
 	}
@@ -25,10 +26,12 @@ func init() {
 		panic(err)
 	}
 	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM)
+	signal.Notify(stop, syscall.SIGUSR1)
 	go func() {
 		<-stop
 		pprof.StopCPUProfile()
-		_ = out.Close() // a truncated profile cannot be read
+		if err := errors.Join(out.Close(), os.Rename(out.Name(), path)); err != nil {
+			panic(err)
+		}
 	}()
 }
