@@ -41,17 +41,15 @@ func wholeTasks(module string) []wholeTask {
 	)
 	filter := fmt.Sprintf("ops: updated, filter: %q", wholeFilter)
 	handlers := fmt.Sprintf("handlers: {scan: {wasm: {module: %q}}}\n", module)
+	guest := workload{"guest", handlers + fmt.Sprintf(route, filter+", handler: scan"), dropped}
 	ingest := workload{"ingest", fmt.Sprintf(route, "ops: deleted"), ingested}
 	return []wholeTask{
 		{name: "ingest as from an API server", router: ingest, likeAPIServer: true},
 		{name: "ingest, one index", router: ingest},
 		{name: "and a route that discards", router: workload{"discard", fmt.Sprintf(route, "ops: updated"), delivered}},
 		{name: "and a filter that passes", router: workload{"filter", fmt.Sprintf(route, filter), delivered}, hand: handTask{Filter: wholeFilter}},
-		{
-			name:   "and a bounded Go guest",
-			router: workload{"guest", handlers + fmt.Sprintf(route, filter+", handler: scan"), dropped},
-			hand:   handTask{Filter: wholeFilter, Module: module},
-		},
+		{name: "and a bounded Go guest", router: guest, hand: handTask{Filter: wholeFilter, Module: module}},
+		{name: "the same, theirs unbounded", router: guest, hand: handTask{Filter: wholeFilter, Module: module, Unbounded: true}},
 	}
 }
 
@@ -88,7 +86,7 @@ func wholeTable(objects, updates, rounds int) report.Table {
 		Part: "whole", Title: "Whole processes",
 		Text: fmt.Sprintf("The router's binary, and programs around client-go's informers that do the same: they keep the pods with one index, evaluate the same "+
 			"CEL filter, and call the same guest in wazero with a deadline. Each task includes those above it. The limit only reads the stream and counts its "+
-			"lines, in each task. In the first task the server speaks TLS and HTTP/2 and writes each update by itself, as an API server does; in the "+
+			"lines, in each task. In the last task their guest has no deadline; the router's always has one. In the first task the server speaks TLS and HTTP/2 and writes each update by itself, as an API server does; in the "+
 			"others it writes as fast as it can, without TLS. CPU of the process for an update after the first sync, divided by that of the router in the same round: the median of the rounds, "+
 			"the lowest and the highest. %d pods, %d updates in a turn, %d rounds.", objects, updates, rounds),
 		Labels: []string{"task", "program"},

@@ -34,6 +34,8 @@ type handTask struct {
 	Objects  int    // of the server
 	Filter   string // CEL; empty: none
 	Module   string // the file of a guest; empty: none
+	// Unbounded: the guest has no deadline, and would stop the program if it did not return.
+	Unbounded bool
 }
 
 // hand is a hand-written program.
@@ -98,7 +100,7 @@ func newHand(ctx context.Context, task handTask) (h *hand, err error) {
 		}
 	}
 	if task.Module != "" {
-		if h.guest, err = newHandGuest(ctx, task.Module); err != nil {
+		if h.guest, err = newHandGuest(ctx, task.Module, !task.Unbounded); err != nil {
 			return nil, err
 		}
 	}
@@ -161,18 +163,19 @@ func fieldsOf(object any) (map[string]any, error) {
 	return nil, fmt.Errorf("unexpected %T", object)
 }
 
-// handGuest is the guest in wazero, which is stopped at a deadline.
+// handGuest is the guest in wazero.
 type handGuest struct {
+	bounded     bool // it is stopped at a deadline
 	memory      api.Memory
 	alloc, call api.Function
 }
 
-func newHandGuest(ctx context.Context, file string) (*handGuest, error) {
+func newHandGuest(ctx context.Context, file string, bounded bool) (*handGuest, error) {
 	code, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCloseOnContextDone(true))
+	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCloseOnContextDone(bounded))
 	wasi_snapshot_preview1.MustInstantiate(ctx, r)
 	compiled, err := r.CompileModule(ctx, code)
 	if err != nil {
@@ -185,7 +188,7 @@ func newHandGuest(ctx context.Context, file string) (*handGuest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &handGuest{m.Memory(), m.ExportedFunction("alloc"), m.ExportedFunction("scan")}, nil
+	return &handGuest{bounded, m.Memory(), m.ExportedFunction("alloc"), m.ExportedFunction("scan")}, nil
 }
 
 // refuse provides the functions of the router that the module imports for its other half, which is
@@ -206,8 +209,11 @@ func refuse(ctx context.Context, r wazero.Runtime, compiled wazero.CompiledModul
 
 // scan passes an object to the guest.
 func (g *handGuest) scan(ctx context.Context, text []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, handTime)
-	defer cancel()
+	if g.bounded {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, handTime)
+		defer cancel()
+	}
 	at, err := g.alloc.Call(ctx, uint64(len(text)))
 	if err != nil {
 		return err
