@@ -55,7 +55,8 @@ type Object struct {
 	resource *Resource
 	apart    *identity // the identity; nil: it stands in json
 	json     string
-	places   Places
+	spec     uint32 // see ParseIndexed
+	status   uint32
 	// The place of each field of the identity in json; size 0: the field is empty.
 	at   [identityFields]uint32
 	size [identityFields]uint16
@@ -110,17 +111,15 @@ func Identity(resource *Resource, key Key, uid string) *Object {
 	return o
 }
 
-// Places has the offsets of values in the text of an object; 0: unknown. The spec and the status are
-// large and stand behind the metadata, so a search for them would read most of the text.
-type Places struct{ Spec, Status uint32 }
-
-// ParseIndexed is [ParseObject] for a text without spaces around it, in which places are known.
-func ParseIndexed(resource *Resource, text string, places Places) (*Object, error) {
+// ParseIndexed is [ParseObject] for a text without spaces around it, in which the values of the
+// members spec and status begin at two offsets; 0: unknown. They are large and stand behind the
+// metadata, so a search for them would read most of the text.
+func ParseIndexed(resource *Resource, text string, spec, status uint32) (*Object, error) {
 	o, err := ParseObject(resource, text)
 	if err != nil {
 		return nil, err
 	}
-	o.places = places
+	o.spec, o.status = spec, status
 	return o, nil
 }
 
@@ -208,10 +207,10 @@ func (o *Object) Member(key string) string {
 // Place is Member without a search: it returns "" if the place of the member is not known.
 func (o *Object) Place(key string) string {
 	switch {
-	case key == "spec" && o.places.Spec > 0:
-		return o.json[o.places.Spec:]
-	case key == "status" && o.places.Status > 0:
-		return o.json[o.places.Status:]
+	case key == "spec" && o.spec > 0:
+		return o.json[o.spec:]
+	case key == "status" && o.status > 0:
+		return o.json[o.status:]
 	}
 	return ""
 }

@@ -84,7 +84,7 @@ func largePod(phase string) string {
 func indexed(t testing.TB, phase string) *event.Object {
 	t.Helper()
 	text := largePod(phase)
-	o, err := event.ParseIndexed(plugintest.Object(t, text).Resource(), text, event.Places{Status: uint32(strings.Index(text, `{"conditions":`))})
+	o, err := event.ParseIndexed(plugintest.Object(t, text).Resource(), text, 0, uint32(strings.Index(text, `{"conditions":`)))
 	must.Succeed(t, err)
 	return o
 }

@@ -197,7 +197,7 @@ func (d *Decoder) object(src string, start, end int, spans []rawjson.Span) (*eve
 		}
 		b.WriteString(piece)
 	}
-	return event.ParseIndexed(d.resource, b.String(), event.Places{Spec: d.place(d.spec, b.Len(), end), Status: d.place(d.status, b.Len(), end)})
+	return event.ParseIndexed(d.resource, b.String(), d.place(d.spec, b.Len(), end), d.place(d.status, b.Len(), end))
 }
 
 // selection returns a copy of the kept fields of the object in d.pieces, whose text begins with
