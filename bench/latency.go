@@ -17,6 +17,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/deltarouter/deltarouter/bench/report"
 	"github.com/deltarouter/deltarouter/test/natstest"
 )
 
@@ -52,8 +53,8 @@ type contestant struct {
 // only reads a watch, and behind a router with a checkpoint, one route and default settings, in a
 // webhook's receiver, a subscriber of NATS and a reader of a file. The server and all receivers are
 // this process. The contestants take turns; the ratios are to the bare watch in the same round, and
-// their medians are printed.
-func compareLatency(streams []stream, rounds int) (err error) {
+// the table has their medians.
+func compareLatency(out *report.Report, streams []stream, rounds int) (err error) {
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return err
@@ -73,50 +74,78 @@ func compareLatency(streams []stream, rounds int) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\n%-22s %-12s %10s %27s %30s\n", "from the API server to", "", "changes/s", "p50, p99, p999 in ms", "ratios to the bare watch")
+	t := latencyTable(rounds)
 	for _, s := range streams {
-		if err := compareStream(all, s, rounds); err != nil {
+		rows, err := compareStream(all, s, rounds)
+		if err != nil {
 			return err
 		}
+		t.Rows = append(t.Rows, rows...)
 	}
-	return nil
+	return out.Add(t)
 }
 
-// compareStream measures one stream in turns and prints the medians.
-func compareStream(all []*contestant, s stream, rounds int) error {
+func latencyTable(rounds int) report.Table {
+	return report.Table{
+		Part: "latency", Title: "From the API server to a sink",
+		Text: fmt.Sprintf("Time from before the server writes a change until it has arrived: at a client that only reads the watch, and behind a router with a "+
+			"checkpoint and one route with default settings, in the receiver of a webhook, a subscriber of NATS and a reader of a file. Changes come at random "+
+			"times with these rates on average, of %d pods. A new pod waits for the checkpoint, and a rare change for no other; see RATIONALE. Changes per "+
+			"second and times as a multiple of those of the bare watch in the same round: medians of %d rounds.", latencyPods, rounds),
+		Labels: []string{"stream", "to"},
+		Columns: []report.Column{
+			{Name: "changes/s", Format: "%.0f"},
+			{Name: "p50 ms", Format: "%.2f"},
+			{Name: "p99 ms", Format: "%.2f"},
+			{Name: "p999 ms", Format: "%.2f"},
+			{Name: "changes/s", Format: "%.2f", Ratio: true},
+			{Name: "p50", Format: "%.1f", Ratio: true},
+			{Name: "p99", Format: "%.1f", Ratio: true},
+			{Name: "p999", Format: "%.1f", Ratio: true},
+		},
+	}
+}
+
+// compareStream measures one stream in turns.
+func compareStream(all []*contestant, s stream, rounds int) (rows []report.Row, err error) {
 	times := make([][]lapse, len(all)) // by contestant and round
 	for round := range rounds {
 		for i, c := range all {
 			fmt.Fprintf(os.Stderr, "round %d: %s: %s\n", round+1, s.name, c.name)
 			l, err := c.turn(s.ask)
 			if err != nil {
-				return fmt.Errorf("%s: %s: %w", s.name, c.name, err)
+				return nil, fmt.Errorf("%s: %s: %w", s.name, c.name, err)
 			}
 			times[i] = append(times[i], l)
 		}
 	}
 	for i, c := range all {
-		var figures [len(lapse{}.shares)][]float64
-		var ratios [len(lapse{}.shares)][]float64
-		var rates []float64
-		for round, l := range times[i] {
-			rates = append(rates, l.rate)
-			for k, share := range l.shares {
-				figures[k] = append(figures[k], share)
-				ratios[k] = append(ratios[k], share/times[0][round].shares[k])
-			}
+		row := report.Row{Labels: []string{s.name, c.name}, Figures: lapses(times[i], times[0])}
+		if i > 0 {
+			row.Labels[0] = ""
 		}
-		fmt.Printf("%-22s %-12s %10.0f", s.name, c.name, middle(rates))
-		for k := range figures {
-			fmt.Printf(" %8.2f", middle(figures[k]))
-		}
-		fmt.Print("   ")
-		for k := range ratios {
-			fmt.Printf(" %8.1f", middle(ratios[k]))
-		}
-		fmt.Println()
+		rows = append(rows, row)
 	}
-	return nil
+	return rows, nil
+}
+
+// lapses returns the medians of the rate and the times, and of their ratios to those of the bare
+// watch.
+func lapses(times, bare []lapse) []float64 {
+	const n = 1 + len(lapse{}.shares)
+	figures := make([][]float64, 2*n)
+	for round, l := range times {
+		of := bare[round]
+		figures[0], figures[n] = append(figures[0], l.rate), append(figures[n], l.rate/of.rate)
+		for k, share := range l.shares {
+			figures[1+k], figures[n+1+k] = append(figures[1+k], share), append(figures[n+1+k], share/of.shares[k])
+		}
+	}
+	medians := make([]float64, len(figures))
+	for i := range figures {
+		medians[i] = middle(figures[i])
+	}
+	return medians
 }
 
 // turn sends the changes, and waits until all have arrived.

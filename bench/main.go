@@ -156,7 +156,7 @@ func parts(only, document string, n, m, rounds int) error {
 		measure func() error
 	}{
 		{"informer", func() error { return compare(out, n, m, rounds) }},
-		{"latency", func() error { return compareLatency(latencyStreams(), rounds) }},
+		{"latency", func() error { return compareLatency(out, latencyStreams(), rounds) }},
 		{"checkpoint", func() error { return throughput(out, n, 2*rounds-1) }},
 		{"routes", func() error { return compareTables(out, rounds) }},
 		{"indexes", func() error { return compareIndexes(out, rounds) }},
