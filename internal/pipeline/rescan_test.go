@@ -128,7 +128,7 @@ func TestConditionMissed(t *testing.T) {
 		rescanAll(t, b, true, conditionDelta(t, event.Sync, "a", 3, false), conditionDelta(t, event.Sync, "b", 2, true), conditionDelta(t, event.Sync, "c", 4, true))
 		d.cut(b)
 		pass(time.Second)
-		expectData(t, s, "left a@3", "entered c@4")
+		expectDataOfObjects(t, s, "entered c@4", "left a@3")
 	})
 }
 
