@@ -25,7 +25,11 @@ func TestRedeliver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := true
 		good := &recordingSink{}
+		var wait chan struct{} // nil: the sink answers at once
 		bad := &recordingSink{refuse: func(event.Event) error {
+			if wait != nil {
+				<-wait
+			}
 			if broken {
 				return plugins.Reject(errBad)
 			}
@@ -39,6 +43,7 @@ func TestRedeliver(t *testing.T) {
 		b.Dirty()
 		letter := b.letters.all[0]
 
+		wait = make(chan struct{})
 		if err := b.Redeliver(t.Context(), letter); err != nil { // it fails again
 			t.Fatal(err)
 		}
@@ -48,6 +53,7 @@ func TestRedeliver(t *testing.T) {
 		if cuts := b.Dirty(); len(cuts) > 0 {
 			t.Errorf("the checkpoint got: %v", cuts)
 		}
+		close(wait)
 		pass(time.Second)
 		equal(t, "dead letters", b.letters.got(), "a@1 s1", "b@2 s1", "a@1 s1")
 		equalIDs(t, b.letters.gone, letter.ID)
