@@ -42,7 +42,7 @@ func recordProfile(file string, objects, updates int) error {
 		return err
 	}
 	args := []string{"tool", "pprof", "-proto", "-output", file}
-	for _, task := range wholeTasks(module) {
+	for _, task := range routerTasks(module) {
 		for _, checkpoint := range []bool{false, true} {
 			fmt.Fprintf(os.Stderr, "%s, checkpoint: %v\n", task.name, checkpoint)
 			b.secure = task.likeAPIServer
@@ -64,6 +64,11 @@ func recordProfile(file string, objects, updates int) error {
 		return fmt.Errorf("go tool pprof: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// routerTasks returns the tasks that differ for the router.
+func routerTasks(module string) []wholeTask {
+	return slices.DeleteFunc(wholeTasks(module), func(t wholeTask) bool { return t.hand.Unbounded })
 }
 
 // profiled ends the profile of the router, and waits until it is written.
@@ -120,7 +125,7 @@ func comparePGO(out *report.Report, objects, updates, rounds int) error {
 		return err
 	}
 	t := pgoTable(objects, updates, rounds)
-	for _, task := range wholeTasks(module) {
+	for _, task := range routerTasks(module) {
 		row, err := comparePair(without, with, task, updates, rounds)
 		if err != nil {
 			return fmt.Errorf("%s: %w", task.name, err)

@@ -11,8 +11,8 @@ import (
 // profileVariable has the file for the CPU profile of the process.
 const profileVariable = "ROUTER_PROFILE"
 
-// init profiles the process from its start until SIGUSR1. The file is complete when it has its name.
-// This source is no part of the router: `make pgo` builds one with it, by an overlay.
+// init profiles the process from its start until SIGUSR1. The file gets its name when it is
+// complete. This source is no part of the router: `make pgo` builds one with it, by an overlay.
 func init() {
 	path := os.Getenv(profileVariable)
 	if path == "" {

@@ -53,7 +53,7 @@ func leave(s string, i, depth int) (end int, found bool) {
 	return len(s), false
 }
 
-// blockState is known of the end of a block.
+// blockState is the state at the end of a block.
 type blockState struct {
 	inside  uint64 // all bits are set if the next block begins in a string
 	escaped uint64 // 1 if the first byte of the next block is escaped
@@ -84,9 +84,9 @@ func (in *blockState) leave(p *byte, depth int) (end, deep int) {
 	return -1, depth + bits.OnesCount64(opening) - n
 }
 
-// escapes returns the bytes that are escaped: each that follows an odd number of backslashes. The
-// first backslash of a series is at an even or at an odd offset; the sum carries through each
-// series that begins at an even one (simdjson, "find_escaped").
+// escapes returns the escaped bytes: each that follows an odd number of backslashes. The difference
+// carries through a series of backslashes, which shows whether its length is odd (as in simdjson's
+// find_escaped).
 func (in *blockState) escapes(slashes uint64) uint64 {
 	const odd = 0xaaaaaaaaaaaaaaaa
 	starts := slashes &^ in.escaped
@@ -96,7 +96,7 @@ func (in *blockState) escapes(slashes uint64) uint64 {
 	return escaped
 }
 
-// parities sets each bit from which on an odd number of bits is set below or at it.
+// parities sets each bit for which the number of bits of x at and below it is odd.
 func parities(x uint64) uint64 {
 	x ^= x << 1
 	x ^= x << 2

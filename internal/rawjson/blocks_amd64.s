@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// Each mask takes four times 16 bytes: compare with a broadcast byte, and collect the highest bits.
+// MASK makes the mask of 64 bytes: it compares 16 at a time with the wanted one.
 #define MASK(bytes0, bytes1, bytes2, bytes3, wanted, result) \
 	MOVO     wanted, X9      \
 	PCMPEQB  bytes0, X9      \
@@ -21,7 +21,7 @@
 	SHLQ     $48, CX         \
 	ORQ      CX, result
 
-// BROADCAST copies the byte of a constant to each byte of a register.
+// BROADCAST fills a register with a constant of 8 bytes.
 #define BROADCAST(constant, register) \
 	MOVQ       $constant, AX       \
 	MOVQ       AX, register        \
@@ -59,7 +59,7 @@ TEXT ·masksOf(SB), NOSPLIT, $0-40
 	MOVQ R8, closing+32(FP)
 	RET
 
-// SPECIAL collects the special ones of 16 bytes, see specialsOf.
+// SPECIAL makes the marks of 16 bytes, see specialsOf.
 #define SPECIAL(offset, result) \
 	MOVOU    offset(SI), X0 \
 	POR      X0, X7         \

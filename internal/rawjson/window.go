@@ -20,7 +20,7 @@ type window struct {
 // next returns the offset of the first special byte from i on, or the offset at which the search
 // goes on. known is false if i is not in the window.
 func (w *window) next(i int) (at int, found, known bool) {
-	n := uint(i - w.end + windowSize) //nolint:gosec // an offset before the window becomes a large number
+	n := uint(i - w.end + windowSize) //nolint:gosec // before the window: a large number
 	if n >= windowSize {
 		return i, false, false
 	}
