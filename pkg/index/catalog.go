@@ -71,8 +71,9 @@ func (c *Catalog) Lookup(source, index, value string) []*event.Object {
 func (c *Catalog) Collect(found []*event.Object, source string, store int, index, value string) []*event.Object {
 	src := c.sources[source]
 	if namespaces, all := c.scope.Only(); !all {
-		src.stores[store].within(namespaces, src.indexes[index], value, index == "", func(o *event.Object) { found = append(found, o) })
-		return found
+		visible := collection{found: found}
+		src.stores[store].within(namespaces, src.indexes[index], value, index == "", visible.add)
+		return visible.objects()
 	}
 	if index == "" {
 		return slices.AppendSeq(found, src.stores[store].all())
@@ -93,7 +94,7 @@ func (c *Catalog) Count(source, index, value string) int {
 	namespaces, all := c.scope.Only()
 	for _, store := range src.stores {
 		if !all {
-			store.within(namespaces, src.indexes[index], value, index == "", func(*event.Object) { n++ })
+			store.within(namespaces, src.indexes[index], value, index == "", func(entry) { n++ })
 			continue
 		}
 		if index == "" {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
@@ -89,6 +90,23 @@ var builtins = map[string]func(*event.Object) []string{
 	ByName:      func(o *event.Object) []string { return []string{o.Key().Name} },
 	ByNamespace: func(o *event.Object) []string { return []string{o.Key().Namespace} },
 	ByOwner:     owners,
+}
+
+// builtinValues returns the values of an entry for a built-in index. They share no memory with the
+// text of the object, like all values.
+func builtinValues(index string, e entry) []string {
+	namespace, name := e.base().names()
+	switch index {
+	case ByName:
+		return []string{name}
+	case ByNamespace:
+		return []string{namespace}
+	}
+	uids := owners(e.load())
+	for i := range uids {
+		uids[i] = strings.Clone(uids[i])
+	}
+	return uids
 }
 
 func owners(o *event.Object) (uids []string) {

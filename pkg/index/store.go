@@ -14,9 +14,14 @@ import (
 
 // Store contains the objects of one watch. The informer writes to it. It is safe for concurrent
 // use; the informer's cut lock serialises the writers.
+//
+// It keeps objects that have not changed for half a minute to a minute in compressed form, and
+// decompresses a copy of such an object for each reader.
 type Store struct {
-	live  atomic.Pointer[view]
-	bytes atomic.Int64
+	live     atomic.Pointer[view]
+	swapping sync.Mutex // held while live is exchanged
+	bytes    atomic.Int64
+	resting  resting
 
 	observing sync.Mutex // serialises the changes of observers
 	observers atomic.Pointer[[]*observer]
@@ -53,13 +58,15 @@ func (s *Store) observe(edit func([]*observer) []*observer) {
 	s.observers.Store(&all)
 }
 
-func (s *Store) changed(before, now *event.Object) {
+// changed calls the observers. before or now is nil.
+func (s *Store) changed(before, now entry) {
 	all := s.observers.Load()
 	if all == nil {
 		return
 	}
+	was, is := objectOf(before), objectOf(now)
 	for _, f := range *all {
-		(*f)(before, now)
+		(*f)(was, is)
 	}
 }
 
@@ -79,17 +86,10 @@ type view struct {
 	scratch sync.Pool // of *evaluation
 }
 
-// entry is the element of the Indexer: an object and its values.
-type entry struct {
-	object *event.Object
-	key    string
-	values *values // nil: the view has no Specs
-}
-
 // NewStore returns an empty store with the given indexes. Two Specs with one name are the same
 // index.
 func NewStore(specs ...Spec) *Store {
-	s := &Store{}
+	s := &Store{resting: resting{pace: usualPace}}
 	s.live.Store(newView(specs))
 	return s
 }
@@ -103,7 +103,7 @@ func newView(specs []Spec) *view {
 		}
 		n := len(v.specs)
 		v.specs = append(v.specs, spec)
-		indexers[spec.Name] = func(item any) ([]string, error) { return item.(*entry).values.of(n), nil }
+		indexers[spec.Name] = func(item any) ([]string, error) { return item.(entry).base().values.of(n), nil }
 	}
 	v.indexer = cache.NewThreadSafeStore(indexers, v.indices)
 	return v
@@ -131,34 +131,41 @@ func (s *Store) Reindex(specs ...Spec) (swap func()) {
 	}
 	next := newView(specs)
 	for _, item := range s.live.Load().indexer.List() {
-		next.put(item.(*entry).object)
+		next.adopt(item.(entry))
 	}
 	return func() {
-		now := s.live.Load().indexer
+		s.swapping.Lock()
+		defer s.swapping.Unlock()
+		now := s.live.Load()
 		for _, item := range next.indexer.List() {
-			e := item.(*entry)
-			if _, ok := now.Get(e.key); !ok {
-				next.remove(e)
+			if key := item.(entry).base().key; now.entry(key) == nil {
+				next.remove(key)
 			}
 		}
-		for _, item := range now.List() {
-			e := item.(*entry)
-			if old := next.entry(e.key); old == nil || old.object != e.object {
-				next.put(e.object)
+		for _, item := range now.indexer.List() {
+			e := item.(entry)
+			if !sameObject(next.entry(e.base().key), e) {
+				next.adopt(e)
 			}
 		}
 		s.live.Store(next)
 	}
 }
 
+// adopt puts the object of an entry of another view.
+func (v *view) adopt(e entry) {
+	if len(v.specs) == 0 {
+		v.insert(e.with(nil))
+		return
+	}
+	v.insert(e.with(v.valuesOf(e.load(), v.valuesBefore(e.base().key))))
+}
+
 // Get returns the object with that key, or nil.
 func (s *Store) Get(key event.Key) *event.Object { return s.live.Load().get(key) }
 
 func (v *view) get(key event.Key) *event.Object {
-	if e := v.entry(key.String()); e != nil {
-		return e.object
-	}
-	return nil
+	return objectOf(v.entry(key.String()))
 }
 
 // Put adds the object, or replaces the object with its key.
@@ -175,63 +182,66 @@ func (s *Store) Prepare(o *event.Object) (put func()) {
 	return func() { s.insert(v, e) }
 }
 
-func (s *Store) insert(v *view, e *entry) {
-	size := e.object.Size()
-	old := v.insert(e)
-	if old != nil {
-		size -= old.Size()
+func (s *Store) insert(v *view, e *plain) {
+	before := v.insert(e)
+	size := e.size()
+	if before != nil {
+		size -= before.size()
 	}
 	s.bytes.Add(int64(size))
-	s.changed(old, e.object)
+	s.mark(e.key, before)
+	s.changed(before, e)
 }
 
-func (v *view) put(o *event.Object) { v.insert(v.newEntry(o)) }
-
-func (v *view) newEntry(o *event.Object) *entry {
-	e := &entry{object: o, key: o.Key().String()}
-	var before *values
-	if old := v.entry(e.key); old != nil {
-		before, e.key = old.values, old.key
-	} else if o.Key().Namespace == "" {
+func (v *view) newEntry(o *event.Object) *plain {
+	e := &plain{head{key: o.Key().String()}, o}
+	if o.Key().Namespace == "" {
 		e.key = strings.Clone(e.key) // the key of a replaced object stays, but not its text
 	}
 	if len(v.specs) > 0 {
-		e.values = v.valuesOf(o, before)
+		e.values = v.valuesOf(o, v.valuesBefore(e.key))
 	}
 	return e
 }
 
-// insert returns the previous object of the key.
-func (v *view) insert(e *entry) (before *event.Object) {
-	if old := v.entry(e.key); old != nil {
-		before = old.object
-		e.key = old.key // so that the map's key and the entry share one string
+// valuesBefore returns the values of the present object of a key, or nil.
+func (v *view) valuesBefore(key string) *values {
+	if e := v.entry(key); e != nil {
+		return e.base().values
+	}
+	return nil
+}
+
+// insert returns the previous entry of the key, or nil.
+func (v *view) insert(e entry) (before entry) {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	if before = v.entry(e.base().key); before != nil {
+		e.base().key = before.base().key // so that the map's key and the entry share one string
 	} else {
 		v.count.Add(1)
 	}
-	v.lock.Lock()
-	defer v.lock.Unlock()
-	v.indexer.Update(e.key, e)
+	v.indexer.Update(e.base().key, e)
 	return before
 }
 
 // Delete removes the object with that key, if there is one.
 func (s *Store) Delete(key event.Key) {
-	v := s.live.Load()
-	e := v.entry(key.String())
-	if e == nil {
-		return
+	if before := s.live.Load().remove(key.String()); before != nil {
+		s.bytes.Add(-int64(before.size()))
+		s.changed(before, nil)
 	}
-	s.bytes.Add(-int64(e.object.Size()))
-	v.remove(e)
-	s.changed(e.object, nil)
 }
 
-func (v *view) remove(e *entry) {
-	v.count.Add(-1)
+// remove returns the entry that it removes, or nil.
+func (v *view) remove(key string) (before entry) {
 	v.lock.Lock()
 	defer v.lock.Unlock()
-	v.indexer.Delete(e.key)
+	if before = v.entry(key); before != nil {
+		v.count.Add(-1)
+		v.indexer.Delete(before.base().key)
+	}
+	return before
 }
 
 // All yields every object, unsorted. It iterates over the state at its start.
@@ -240,7 +250,7 @@ func (s *Store) All() iter.Seq[*event.Object] { return s.live.Load().all() }
 func (v *view) all() iter.Seq[*event.Object] {
 	return func(yield func(*event.Object) bool) {
 		for _, item := range v.indexer.List() {
-			if !yield(item.(*entry).object) {
+			if !yield(item.(entry).load()) {
 				return
 			}
 		}
@@ -257,20 +267,19 @@ func (s *Store) Bytes() int64 { return s.bytes.Load() }
 func (v *view) lookup(found []*event.Object, index, value string) []*event.Object {
 	v.ensureBuiltin(index)
 	v.lock.RLock()
-	defer v.lock.RUnlock()
 	keys := v.indices[index][value]
-	found = slices.Grow(found, len(keys))
+	c := collection{found: slices.Grow(found, len(keys))}
 	for key := range keys {
-		if e := v.entry(key); e != nil {
-			found = append(found, e.object)
-		}
+		c.add(v.entry(key))
 	}
-	return found
+	v.lock.RUnlock()
+	return c.objects()
 }
 
-// within calls f with each object of some namespaces that the index has under value, or with all of
-// them. It visits the objects of the namespaces or those under value, whichever are fewer.
-func (v *view) within(namespaces []string, index, value string, all bool, f func(*event.Object)) {
+// within calls f with each entry of some namespaces that the index has under value, or with all of
+// them. It visits the entries of the namespaces or those under value, whichever are fewer. f must
+// not block.
+func (v *view) within(namespaces []string, index, value string, all bool, f func(entry)) {
 	v.ensureBuiltin(index)
 	v.ensureBuiltin(ByNamespace)
 	v.lock.RLock()
@@ -281,8 +290,8 @@ func (v *view) within(namespaces []string, index, value string, all bool, f func
 	}
 	if !all && len(wanted) < visible {
 		for key := range wanted {
-			if e := v.entry(key); e != nil && slices.Contains(namespaces, e.object.Home()) {
-				f(e.object)
+			if e := v.entry(key); e != nil && slices.Contains(namespaces, e.home()) {
+				f(e)
 			}
 		}
 		return
@@ -291,8 +300,8 @@ func (v *view) within(namespaces []string, index, value string, all bool, f func
 		if !all && !wanted.Has(key) {
 			return
 		}
-		if e := v.entry(key); e != nil && e.object.Home() == namespace {
-			f(e.object)
+		if e := v.entry(key); e != nil && e.home() == namespace {
+			f(e)
 		}
 	}
 	for i, namespace := range namespaces {
@@ -324,12 +333,11 @@ func (v *view) countOf(index, value string) int {
 
 // ensureBuiltin adds a built-in index at its first use. client-go then indexes all objects once.
 func (v *view) ensureBuiltin(index string) {
-	values, ok := builtins[index]
-	if !ok {
+	if builtins[index] == nil {
 		return
 	}
 	v.lock.RLock()
-	_, ok = v.indexer.GetIndexers()[index]
+	_, ok := v.indexer.GetIndexers()[index]
 	v.lock.RUnlock()
 	if ok {
 		return
@@ -338,14 +346,15 @@ func (v *view) ensureBuiltin(index string) {
 	defer v.lock.Unlock()
 	// It fails if another goroutine has added the index in the meantime.
 	_ = v.indexer.AddIndexers(cache.Indexers{index: func(item any) ([]string, error) {
-		return values(item.(*entry).object), nil
+		return builtinValues(index, item.(entry)), nil
 	}})
 }
 
-func (v *view) entry(key string) *entry {
+// entry returns the entry of a key, or nil.
+func (v *view) entry(key string) entry {
 	item, ok := v.indexer.Get(key)
 	if !ok {
 		return nil
 	}
-	return item.(*entry)
+	return item.(entry)
 }

@@ -93,7 +93,7 @@ func (v *values) copyOf(spec int, value string) string {
 func (v *view) neighbour(spec int, value string) *values {
 	for key := range v.indices[v.specs[spec].Name][value] {
 		if e := v.entry(key); e != nil {
-			return e.values
+			return e.base().values
 		}
 	}
 	return nil

@@ -1,0 +1,28 @@
+package index_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/index"
+)
+
+// FuzzCompress shows that an object is restored exactly, whatever texts the dictionary has.
+func FuzzCompress(f *testing.F) {
+	f.Add(`{"metadata":{"name":"a"}}`, ` {"metadata":{"name":"a\u0062","uid":"u"},"status":{"a":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}} `, uint32(50))
+	f.Add(`{"metadata":{"name":"abcdefgh"},"spec":{"image":"registry/image:1"}}`, `{"metadata":{"name":"abcdefgh"},"spec":{"image":"registry/image:2"}}`, uint32(0))
+	f.Fuzz(func(t *testing.T, sample, text string, status uint32) {
+		a, err := event.ParseObject(restingPods, sample)
+		if err != nil {
+			return
+		}
+		o, err := event.ParseIndexed(restingPods, strings.Trim(text, " \t\r\n"), 0, min(status, uint32(len(strings.Trim(text, " \t\r\n")))))
+		if err != nil {
+			return
+		}
+		if restored := index.Restored(a, o); restored != nil && !sameText(restored, o) {
+			t.Errorf("%q came back as %q", o.JSON(), restored.JSON())
+		}
+	})
+}

@@ -1,0 +1,36 @@
+package index
+
+import (
+	"slices"
+	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// SetPace sets the times of the passes that compress objects, see [pace].
+func (s *Store) SetPace(period, turn time.Duration, least int64) {
+	s.resting.pace = pace{period, turn, least}
+}
+
+// Restored returns an object that was compressed against a sample; nil: it cannot be compressed.
+func Restored(sample, o *event.Object) *event.Object {
+	d := dictionary{o.Resource(), newTexts(slices.Values([]*event.Object{sample}))}
+	var buffer []byte
+	if d.texts == nil {
+		return nil
+	}
+	if c := d.compress(&plain{object: o}, &buffer); c != nil {
+		return c.load()
+	}
+	return nil
+}
+
+// CompressAfter compresses the object of a key, calls change, and only then replaces the entry.
+func (s *Store) CompressAfter(key event.Key, change func()) (done bool) {
+	v := s.live.Load()
+	p := v.entry(key.String()).(*plain)
+	var buffer []byte
+	c := (&dictionary{p.object.Resource(), newTexts(v.all())}).compress(p, &buffer)
+	change()
+	return s.exchange(v, p, c)
+}

@@ -1,0 +1,203 @@
+package index
+
+import (
+	"hash/maphash"
+	"iter"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/s2"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// resting compresses the objects at rest: those that have not changed for one to two periods. Most
+// objects of a cluster rest most of the time, and their texts are nearly all of the memory of a
+// store.
+//
+// A pass visits each object that is not compressed. It works in turns, which take a tenth of the
+// time of one CPU at most. A timer begins each turn. It is not set again if no object is left that
+// may be compressed later, so a store needs no end.
+type resting struct {
+	pace  pace
+	timed atomic.Bool // a timer is set, or a turn works
+
+	lock  sync.Mutex
+	fresh []string // keys that have got a plain entry since the begin of the present pass
+
+	// of the turns, which never overlap
+	due          []mark // to be visited in the present pass
+	kept         []mark // visited in the present pass, and still plain
+	texts        *s2.Dict
+	dictionaries []*dictionary // of texts
+	buffer       []byte
+}
+
+// pace is the time that the passes take.
+type pace struct {
+	period time.Duration // between two passes
+	turn   time.Duration // of work
+	least  int64         // bytes of a store below which all objects stay plain
+}
+
+// A dictionary takes 128 KiB, an eighth of the smallest store that has one.
+var usualPace = pace{period: 30 * time.Second, turn: 2 * time.Millisecond, least: 1 << 20}
+
+// turnShare is the time from a turn to the next, as a multiple of the time of the turn.
+const turnShare = 9
+
+// mostDictionaries bounds the dictionaries of a store. The objects of a watch share one Resource,
+// or a few: the informer replaces it when it learns the kind.
+const mostDictionaries = 4
+
+// mark is the key of an object that is not compressed. Each of these is fresh or has a mark.
+type mark struct {
+	key     string
+	version uint64 // of the object at the last pass; 0: there was none
+	tried   bool   // the object of that version cannot be compressed
+}
+
+// versions is the seed of the versions of all marks.
+var versions = maphash.MakeSeed()
+
+func versionOf(o *event.Object) uint64 { return maphash.String(versions, o.ResourceVersion()) | 1 }
+
+// mark records that a key has a plain entry. before is the previous entry, or nil.
+func (s *Store) mark(key string, before entry) {
+	r := &s.resting
+	_, marked := before.(*plain)
+	small := s.bytes.Load() < r.pace.least
+	if marked && (small || r.timed.Load()) {
+		return
+	}
+	if !marked {
+		r.lock.Lock()
+		r.fresh = tidy(s.live.Load(), append(r.fresh, key), func(key string) string { return key })
+		r.lock.Unlock()
+	}
+	if !small && r.timed.CompareAndSwap(false, true) {
+		time.AfterFunc(r.pace.period, s.turn)
+	}
+}
+
+// turn continues the present pass, or begins the next one, and sets the timer for the next turn.
+func (s *Store) turn() {
+	r, v, began := &s.resting, s.live.Load(), time.Now()
+	if len(r.due) == 0 {
+		r.begin(v)
+	}
+	for len(r.due) > 0 && time.Since(began) < r.pace.turn {
+		some := r.due[:min(len(r.due), 32)]
+		r.due = r.due[len(some):]
+		for _, m := range some {
+			if s.visit(v, &m) {
+				r.kept = append(r.kept, m)
+			}
+		}
+	}
+	if len(r.due) > 0 {
+		time.AfterFunc(turnShare*time.Since(began), s.turn)
+		return
+	}
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if s.bytes.Load() >= r.pace.least && (len(r.fresh) > 0 || slices.ContainsFunc(r.kept, func(m mark) bool { return !m.tried })) {
+		time.AfterFunc(r.pace.period, s.turn)
+		return
+	}
+	r.timed.Store(false)
+}
+
+// begin begins a pass.
+func (r *resting) begin(v *view) {
+	r.lock.Lock()
+	fresh := r.fresh
+	r.fresh = nil
+	r.lock.Unlock()
+	r.due, r.kept = r.kept, nil
+	for _, key := range fresh {
+		r.due = append(r.due, mark{key: key})
+	}
+	r.due = tidy(v, r.due, func(m mark) string { return m.key })
+	if r.texts == nil {
+		r.texts = newTexts(v.sample(r.due))
+	}
+}
+
+// tidy removes keys of a list if these may be more than half of it: those of objects that were
+// deleted, and all but one of an object that was created again.
+func tidy[T any](v *view, list []T, key func(T) string) []T {
+	if len(list) < 1000+2*int(v.count.Load()) {
+		return list
+	}
+	slices.SortFunc(list, func(a, b T) int { return strings.Compare(key(a), key(b)) })
+	list = slices.CompactFunc(list, func(a, b T) bool { return key(a) == key(b) })
+	return slices.DeleteFunc(list, func(e T) bool { _, ok := v.entry(key(e)).(*plain); return !ok })
+}
+
+// sample yields some of the marked objects.
+func (v *view) sample(marks []mark) iter.Seq[*event.Object] {
+	return func(yield func(*event.Object) bool) {
+		for i := 0; i < len(marks); i += 1 + len(marks)/64 {
+			if p, ok := v.entry(marks[i].key).(*plain); ok && !yield(p.object) {
+				return
+			}
+		}
+	}
+}
+
+// visit compresses the object of a mark if it has not changed since the last pass. keep: it is
+// still plain.
+func (s *Store) visit(v *view, m *mark) (keep bool) {
+	p, ok := v.entry(m.key).(*plain)
+	if !ok {
+		return false
+	}
+	if version := versionOf(p.object); version != m.version {
+		m.version, m.tried = version, false
+		return true
+	}
+	d := s.resting.dictionary(p.object.Resource())
+	if m.tried || d == nil {
+		m.tried = true
+		return true
+	}
+	c := d.compress(p, &s.resting.buffer)
+	m.tried = c == nil
+	return c == nil || !s.exchange(v, p, c)
+}
+
+// dictionary returns the dictionary of a resource; nil: there is none.
+func (r *resting) dictionary(of *event.Resource) *dictionary {
+	for _, d := range r.dictionaries {
+		if d.resource == of {
+			return d
+		}
+	}
+	if r.texts == nil || len(r.dictionaries) == mostDictionaries {
+		return nil
+	}
+	d := &dictionary{of, r.texts}
+	r.dictionaries = append(r.dictionaries, d)
+	return d
+}
+
+// exchange replaces an entry by its compressed form, unless the object has changed.
+func (s *Store) exchange(v *view, p *plain, c *compressed) (done bool) {
+	s.swapping.Lock()
+	defer s.swapping.Unlock()
+	if s.live.Load() != v {
+		return false
+	}
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	if now, _ := v.entry(p.key).(*plain); now != p {
+		return false
+	}
+	v.indexer.Update(p.key, c)
+	s.bytes.Add(int64(c.size() - p.size()))
+	return true
+}

@@ -1,0 +1,391 @@
+package index_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/index"
+	"github.com/deltarouter/deltarouter/test/must"
+)
+
+// rest is a time after which an object is at rest.
+const rest = time.Minute + time.Second
+
+var restingPods = &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
+
+// restingPod returns a pod of some 4 KB, whose place of spec and status is known.
+func restingPod(t testing.TB, i, version int) *event.Object {
+	t.Helper()
+	text := fmt.Sprintf(`{"metadata":{"namespace":"ns%d","name":"p%d","uid":"u%d","resourceVersion":"%d","annotations":{"users":"u%d"},"ownerReferences":[{"uid":"o%d"}]},"spec":{"nodeName":"n%d"`,
+		i%3, i, i, version, i%5, i%7, i%10)
+	for field := range 50 {
+		text += fmt.Sprintf(`,"field%d":{"name":"a name of some length","values":["one","two",{"three":%d}]}`, field, i*field)
+	}
+	text += fmt.Sprintf(`},"status":{"phase":"Running","n":%d}}`, i)
+	o, err := event.ParseIndexed(restingPods, text, uint32(strings.Index(text, `{"nodeName`)), uint32(strings.Index(text, `{"phase`)))
+	must.Succeed(t, err)
+	return o
+}
+
+// restingFixture returns a fixture with pods, and the pods. With a pace, the size of the store does not matter.
+func restingFixture(t *testing.T, n int, pace ...time.Duration) (*fixture, []*event.Object) {
+	t.Helper()
+	f := newFixture(t, 1, map[string]string{"byNode": "object.spec.nodeName", "byUser": `object.metadata.annotations["users"]`})
+	if len(pace) == 2 {
+		f.stores[0].SetPace(pace[0], pace[1], 0)
+	}
+	var all []*event.Object
+	for i := range n {
+		all = append(all, restingPod(t, i, i))
+		f.stores[0].Put(all[i])
+	}
+	return f, all
+}
+
+// atRest reports whether the store keeps an object in compressed form: it then makes a copy for
+// each reader.
+func atRest(s *index.Store, o *event.Object) bool {
+	first := s.Get(o.Key())
+	return first != s.Get(o.Key())
+}
+
+// sameText reports whether two objects are the same to every reader.
+func sameText(a, b *event.Object) bool {
+	return a != nil && b != nil && a.Same(b) && string(a.JSON()) == string(b.JSON()) && a.Resource() == b.Resource() &&
+		a.Place("spec") == b.Place("spec") && a.Place("status") == b.Place("status")
+}
+
+// TestRest shows that objects that rest take less than a fifth of their memory, and that every way
+// to read them returns them as they were.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, all := restingFixture(t, 500)
+		s, plain := f.stores[0], f.stores[0].Bytes()
+		time.Sleep(rest)
+		if now := s.Bytes(); now > plain/5 {
+			t.Errorf("%d bytes of %d are left", now, plain)
+		}
+		for i, o := range all {
+			if !atRest(s, o) || !sameText(s.Get(o.Key()), o) || !sameText(f.catalog.Get("pods", o.Key().Namespace, o.Key().Name), o) {
+				t.Fatalf("%d: at rest %t, got %v, want %v", i, atRest(s, o), s.Get(o.Key()), o)
+			}
+		}
+		checkReaders(t, f, all)
+	})
+}
+
+// checkReaders compares the results of look-ups with the objects that they should return.
+func checkReaders(t *testing.T, f *fixture, all []*event.Object) {
+	t.Helper()
+	scope := index.NewScopedCatalog(&config.Scope{Namespaces: []string{"ns1", "ns2"}})
+	scope.Add("pods", f.stores, f.byName)
+	for _, q := range []struct{ index, value string }{
+		{"", ""},
+		{"byNode", "n3"},
+		{"byUser", "u4"},
+		{index.ByName, "p7"},
+		{index.ByNamespace, "ns1"},
+		{index.ByOwner, "o2"},
+		{index.ByOwner, "none"},
+	} {
+		for _, c := range []*index.Catalog{f.catalog, scope} {
+			want := 0
+			found := c.Lookup("pods", q.index, q.value)
+			for i, o := range all {
+				holds := q.index == "" || c.Has("pods", q.index, q.value, o)
+				if holds = holds && (c == f.catalog || i%3 > 0); holds {
+					want++
+				}
+				if holds != slices.ContainsFunc(found, func(other *event.Object) bool { return sameText(o, other) }) {
+					t.Errorf("%s=%s: found %v: %t", q.index, q.value, o, !holds)
+				}
+			}
+			if len(found) != want || c.Count("pods", q.index, q.value) != want {
+				t.Errorf("%s=%s: found %d, counted %d, want %d", q.index, q.value, len(found), c.Count("pods", q.index, q.value), want)
+			}
+		}
+	}
+	if n := len(slices.Collect(f.stores[0].All())); n != len(all) {
+		t.Errorf("all are %d, want %d", n, len(all))
+	}
+}
+
+// TestRestEnds changes objects at rest, and shows that observers and indexes follow.
+func TestRestEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, all := restingFixture(t, 500)
+		s := f.stores[0]
+		time.Sleep(rest)
+		var seen []string
+		stop := s.Observe(func(before, now *event.Object) { seen = append(seen, fmt.Sprint(before, now)) })
+		defer stop()
+		all[0] = restingPod(t, 0, 1000)
+		s.Put(all[0])
+		all[1] = restingPod(t, 1, 1001)
+		s.Prepare(all[1])()
+		s.Delete(all[499].Key())
+		all = all[:499]
+		if want := []string{"ns0/p0 ns0/p0", "ns1/p1 ns1/p1", "ns1/p499 <nil>"}; !slices.Equal(seen, want) {
+			t.Errorf("observed %q, want %q", seen, want)
+		}
+		if atRest(s, all[0]) || atRest(s, all[1]) || !atRest(s, all[2]) {
+			t.Error("a changed object is at rest, or another is not")
+		}
+		checkReaders(t, f, all)
+		s.Put(restingPod(t, 0, 1000)) // the same version again
+		for _, o := range all {
+			s.Delete(o.Key())
+		}
+		if s.Len() != 0 || s.Bytes() != 0 {
+			t.Errorf("%d objects and %d bytes are left", s.Len(), s.Bytes())
+		}
+	})
+}
+
+// TestRestReindex exchanges the indexes while objects are at rest, and while others come to rest.
+func TestRestReindex(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, all := restingFixture(t, 500, rest/3, time.Second)
+		s := f.stores[0]
+		time.Sleep(rest)
+		for i := range 100 {
+			all[i] = restingPod(t, i, 1000+i)
+			s.Put(all[i])
+		}
+		next := newFixture(t, 0, map[string]string{"byNode": "object.spec.nodeName", "byPhase": "object.status.phase"})
+		swap := s.Reindex(next.specs...)
+		bytes := s.Bytes()
+		time.Sleep(rest)
+		if now := s.Bytes(); now >= bytes {
+			t.Errorf("%d bytes, and %d at rest", bytes, now)
+		}
+		all[0] = restingPod(t, 0, 2000)
+		s.Put(all[0])
+		bytes = s.Bytes()
+		swap()
+		next.catalog.Add("pods", []*index.Store{s}, next.byName)
+		if got := next.catalog.Count("pods", "byPhase", "Running"); got != 500 || s.Bytes() != bytes {
+			t.Errorf("%d objects and %d bytes with the new indexes, want 500 and %d", got, s.Bytes(), bytes)
+		}
+		for i, o := range all {
+			if atRest(s, o) != (i > 0) || !sameText(s.Get(o.Key()), o) {
+				t.Errorf("%d: at rest %t", i, atRest(s, o))
+			}
+		}
+		time.Sleep(rest)
+		if !atRest(s, all[0]) {
+			t.Error("it does not come to rest under the new indexes")
+		}
+	})
+}
+
+// TestRestless lists the objects that stay as they are: those that change, those of a small store,
+// and those that would not become smaller.
+func TestRestless(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	noise := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte('a' + random.IntN(26))
+		}
+		return string(b)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f, all := restingFixture(t, 500)
+		s := f.stores[0]
+		foreign := pod(t, "ns", "secret", `,"uid":"u"`, fmt.Sprintf(`,"data":{"key":%q}`, noise(3000)))
+		s.Put(foreign)
+		small, _ := restingFixture(t, 20)
+		for version := range 20 {
+			all[0] = restingPod(t, 0, 1000+version)
+			s.Put(all[0])
+			time.Sleep(rest / 3)
+			if s.Get(all[0].Key()) != all[0] {
+				t.Fatal("an object that changes three times in a minute is compressed")
+			}
+		}
+		if s.Get(foreign.Key()) != foreign {
+			t.Error("random text is compressed")
+		}
+		if o := restingPod(t, 3, 3); atRest(small.stores[0], o) {
+			t.Error("objects of a small store are compressed")
+		}
+		if !atRest(s, all[1]) {
+			t.Error("no object is compressed")
+		}
+	})
+}
+
+// heap returns the bytes in use.
+func heap() int64 {
+	var stats runtime.MemStats
+	runtime.GC()
+	runtime.GC() // pools
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// TestRestMemory shows that the heap shrinks as the store says, also if all indexes are in use.
+func TestRestMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := restingFixture(t, 1000)
+		for _, name := range []string{index.ByName, index.ByNamespace, index.ByOwner} {
+			f.catalog.Lookup("pods", name, "")
+		}
+		before, bytes := heap(), f.stores[0].Bytes()
+		time.Sleep(rest)
+		saved := bytes - f.stores[0].Bytes()
+		if got := before - heap(); got < saved*9/10 {
+			t.Errorf("the heap has shrunk by %d KiB, want %d", got>>10, saved>>10)
+		}
+		runtime.KeepAlive(f)
+	})
+}
+
+// TestRestClusterScoped reads objects without a namespace through a scope while they rest.
+func TestRestClusterScoped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		resource := &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}}
+		s := index.NewStore()
+		scoped := index.NewScopedCatalog(&config.Scope{Namespaces: []string{"n1"}})
+		scoped.Add("namespaces", []*index.Store{s}, nil)
+		for i := range 500 {
+			o, err := event.ParseObject(resource, fmt.Sprintf(`{"metadata":{"name":"n%d"},"spec":%q}`, i, strings.Repeat("text ", 1000)))
+			must.Succeed(t, err)
+			s.Put(o)
+		}
+		time.Sleep(rest)
+		seen, hidden := s.Get(event.Key{Name: "n1"}), s.Get(event.Key{Name: "n2"})
+		if !atRest(s, seen) || !atRest(s, hidden) {
+			t.Fatal("they are not at rest")
+		}
+		for _, name := range []string{"", index.ByName} {
+			if found := scoped.Lookup("namespaces", name, "n1"); len(found) != 1 || found[0].Key().Name != "n1" || scoped.Count("namespaces", name, "n1") != 1 {
+				t.Errorf("%q: found %v", name, found)
+			}
+		}
+		if scoped.Get("namespaces", "", "n1") == nil || scoped.Get("namespaces", "", "n2") != nil {
+			t.Error("the scope is not observed")
+		}
+	})
+}
+
+// TestRestChanges lists the changes after which the compressed form of an object must not replace
+// its entry.
+func TestRestChanges(t *testing.T) {
+	later := restingPod(t, 0, 1000)
+	for name, change := range map[string]func(*index.Store){
+		"none":       func(*index.Store) {},
+		"put":        func(s *index.Store) { s.Put(later) },
+		"put again":  func(s *index.Store) { s.Put(restingPod(t, 0, 0)) },
+		"deleted":    func(s *index.Store) { s.Delete(later.Key()) },
+		"recreated":  func(s *index.Store) { s.Delete(later.Key()); s.Put(later) },
+		"other view": func(s *index.Store) { s.Reindex()() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, _ := restingFixture(t, 10)
+			s := f.stores[0]
+			var now *event.Object
+			var bytes int64
+			done := s.CompressAfter(later.Key(), func() {
+				change(s)
+				now, bytes = s.Get(later.Key()), s.Bytes()
+			})
+			if done != (name == "none") {
+				t.Fatalf("replaced: %t", done)
+			}
+			if !done && (s.Get(later.Key()) != now || s.Bytes() != bytes) {
+				t.Error("the store has changed")
+			}
+		})
+	}
+}
+
+// TestRestRecreated deletes and creates objects at a rate at which none comes to rest, and shows
+// that the store does not remember each of them.
+func TestRestRecreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, all := restingFixture(t, 500)
+		s := f.stores[0]
+		time.Sleep(rest)
+		before := heap()
+		for range 1500 {
+			for _, o := range all[:50] {
+				s.Delete(o.Key())
+				s.Put(o)
+			}
+			time.Sleep(rest / 10)
+		}
+		if now := heap(); now > before+512<<10 {
+			t.Errorf("%d KiB, and %d after 75,000 new objects", before>>10, now>>10)
+		}
+		runtime.KeepAlive(f)
+		runtime.KeepAlive(all)
+	})
+}
+
+// TestRestConcurrently lets many readers and a writer work while objects come to rest.
+func TestRestConcurrently(t *testing.T) {
+	f, all := restingFixture(t, 400, time.Microsecond, 50*time.Microsecond)
+	s := f.stores[0]
+	done := make(chan struct{})
+	var keys []event.Key
+	var want []string
+	for _, o := range all {
+		keys, want = append(keys, o.Key()), append(want, o.Place("status"))
+	}
+	var readers sync.WaitGroup
+	for n := range 3 {
+		readers.Go(func() {
+			for i := n; ; i = (i + 1) % len(keys) {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if o := s.Get(keys[i]); o == nil || o.Place("status") != want[i] {
+					t.Errorf("%v: read %v", keys[i], o)
+					return
+				}
+				if got := f.catalog.Lookup("pods", "byNode", "n3"); len(got) != 40 {
+					t.Errorf("%d objects of a node, want 40", len(got))
+				}
+			}
+		})
+	}
+	for resting, version := 0, 1000; resting < 100; version++ {
+		i := version * 7 % 400
+		if atRest(s, all[i]) {
+			resting++
+		}
+		all[i] = restingPod(t, i, version)
+		s.Put(all[i])
+		if version%500 == 0 {
+			if swap := s.Reindex(f.specs[:1+version/500%2]...); swap != nil {
+				swap()
+			}
+		}
+	}
+	close(done)
+	readers.Wait()
+	for _, o := range all {
+		if !sameText(s.Get(o.Key()), o) {
+			t.Errorf("%v was lost", o)
+		}
+		s.Delete(o.Key())
+	}
+	if s.Bytes() != 0 {
+		t.Errorf("%d bytes are left", s.Bytes())
+	}
+}
