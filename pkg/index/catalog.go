@@ -109,8 +109,8 @@ func (c *Catalog) Count(source, index, value string) int {
 // Get returns one object of the source, or nil. The namespace is empty for cluster-scoped objects.
 func (c *Catalog) Get(source, namespace, name string) *event.Object {
 	for _, store := range c.sources[source].stores {
-		if o := store.get(event.Key{Namespace: namespace, Name: name}); o != nil && c.scope.Sees(o.Home()) {
-			return o
+		if e := store.entry(event.Key{Namespace: namespace, Name: name}.String()); e != nil && c.scope.Sees(e.home()) {
+			return e.read()
 		}
 	}
 	return nil

@@ -3,7 +3,9 @@ package index
 import (
 	"bytes"
 	"encoding/binary"
+	"hash/maphash"
 	"iter"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/klauspost/compress/s2"
@@ -18,6 +20,7 @@ import (
 type dictionary struct {
 	resource *event.Resource
 	texts    *s2.Dict
+	recent   recent
 }
 
 // mostSample is the number of bytes that one object adds to a dictionary at most.
@@ -83,4 +86,35 @@ func (d *dictionary) decompress(data string) (*event.Object, error) {
 	}
 	// The object is the only reference to the text.
 	return event.ParseIndexed(d.resource, unsafe.String(unsafe.SliceData(text), len(text)), uint32(spec), uint32(status)) //nolint:gosec // see offsetOf
+}
+
+// recent has the copies of the objects at rest that look-ups have read since the last pass, so that
+// look-ups of the same few objects cost no more than before these came to rest. It takes at most 16
+// MiB.
+type recent [1024]atomic.Pointer[restored]
+
+// mostRecent is the size of the largest object in recent, in bytes.
+const mostRecent = 16 << 10
+
+type restored struct {
+	from   *compressed
+	object *event.Object
+}
+
+func (r *recent) of(c *compressed) *event.Object {
+	slot := &r[maphash.String(seed, c.key)%uint64(len(r))]
+	if last := slot.Load(); last != nil && last.from == c {
+		return last.object
+	}
+	o := c.load()
+	if o.Size() <= mostRecent {
+		slot.Store(&restored{c, o})
+	}
+	return o
+}
+
+func (r *recent) clear() {
+	for i := range r {
+		r[i].Store(nil)
+	}
 }

@@ -12,6 +12,8 @@ type entry interface {
 	base() *head
 	// load returns the object. Of a compressed one it makes a copy, which takes about 2 µs for a pod.
 	load() *event.Object
+	// read is load for a look-up: the next look-up of the object may get the same copy.
+	read() *event.Object
 	// home returns [event.Object.Home] of the object.
 	home() string
 	// size returns the approximate memory of the object in bytes.
@@ -43,6 +45,7 @@ type plain struct {
 }
 
 func (p *plain) load() *event.Object       { return p.object }
+func (p *plain) read() *event.Object       { return p.object }
 func (p *plain) home() string              { return p.object.Home() }
 func (p *plain) size() int                 { return p.object.Size() }
 func (p *plain) with(values *values) entry { return &plain{head{p.key, values}, p.object} }
@@ -61,6 +64,8 @@ func (c *compressed) load() *event.Object {
 	}
 	return o
 }
+
+func (c *compressed) read() *event.Object { return c.by.recent.of(c) }
 
 func (c *compressed) home() string {
 	if namespace, _ := c.names(); namespace != "" {
@@ -115,7 +120,7 @@ func (c *collection) add(e entry) {
 // objects returns all objects.
 func (c *collection) objects() []*event.Object {
 	for _, e := range c.resting {
-		c.found = append(c.found, e.load())
+		c.found = append(c.found, e.read())
 	}
 	return c.found
 }

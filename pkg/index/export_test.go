@@ -14,7 +14,7 @@ func (s *Store) SetPace(period, turn time.Duration, least int64) {
 
 // Restored returns an object that was compressed against a sample; nil: it cannot be compressed.
 func Restored(sample, o *event.Object) *event.Object {
-	d := dictionary{o.Resource(), newTexts(slices.Values([]*event.Object{sample}))}
+	d := dictionary{resource: o.Resource(), texts: newTexts(slices.Values([]*event.Object{sample}))}
 	var buffer []byte
 	if d.texts == nil {
 		return nil
@@ -30,7 +30,7 @@ func (s *Store) CompressAfter(key event.Key, change func()) (done bool) {
 	v := s.live.Load()
 	p := v.entry(key.String()).(*plain)
 	var buffer []byte
-	c := (&dictionary{p.object.Resource(), newTexts(v.all())}).compress(p, &buffer)
+	c := (&dictionary{resource: p.object.Resource(), texts: newTexts(v.all())}).compress(p, &buffer)
 	change()
 	return s.exchange(v, p, c)
 }

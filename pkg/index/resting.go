@@ -60,10 +60,10 @@ type mark struct {
 	tried   bool   // the object of that version cannot be compressed
 }
 
-// versions is the seed of the versions of all marks.
-var versions = maphash.MakeSeed()
+// seed is that of all hashes.
+var seed = maphash.MakeSeed()
 
-func versionOf(o *event.Object) uint64 { return maphash.String(versions, o.ResourceVersion()) | 1 }
+func versionOf(o *event.Object) uint64 { return maphash.String(seed, o.ResourceVersion()) | 1 }
 
 // mark records that a key has a plain entry. before is the previous entry, or nil.
 func (s *Store) mark(key string, before entry) {
@@ -117,6 +117,9 @@ func (r *resting) begin(v *view) {
 	fresh := r.fresh
 	r.fresh = nil
 	r.lock.Unlock()
+	for _, d := range r.dictionaries {
+		d.recent.clear()
+	}
 	r.due, r.kept = r.kept, nil
 	for _, key := range fresh {
 		r.due = append(r.due, mark{key: key})
@@ -180,7 +183,7 @@ func (r *resting) dictionary(of *event.Resource) *dictionary {
 	if r.texts == nil || len(r.dictionaries) == mostDictionaries {
 		return nil
 	}
-	d := &dictionary{of, r.texts}
+	d := &dictionary{resource: of, texts: r.texts}
 	r.dictionaries = append(r.dictionaries, d)
 	return d
 }

@@ -19,53 +19,6 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// rest is a time after which an object is at rest.
-const rest = time.Minute + time.Second
-
-var restingPods = &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
-
-// restingPod returns a pod of some 4 KB, whose place of spec and status is known.
-func restingPod(t testing.TB, i, version int) *event.Object {
-	t.Helper()
-	text := fmt.Sprintf(`{"metadata":{"namespace":"ns%d","name":"p%d","uid":"u%d","resourceVersion":"%d","annotations":{"users":"u%d"},"ownerReferences":[{"uid":"o%d"}]},"spec":{"nodeName":"n%d"`,
-		i%3, i, i, version, i%5, i%7, i%10)
-	for field := range 50 {
-		text += fmt.Sprintf(`,"field%d":{"name":"a name of some length","values":["one","two",{"three":%d}]}`, field, i*field)
-	}
-	text += fmt.Sprintf(`},"status":{"phase":"Running","n":%d}}`, i)
-	o, err := event.ParseIndexed(restingPods, text, uint32(strings.Index(text, `{"nodeName`)), uint32(strings.Index(text, `{"phase`)))
-	must.Succeed(t, err)
-	return o
-}
-
-// restingFixture returns a fixture with pods, and the pods. With a pace, the size of the store does not matter.
-func restingFixture(t *testing.T, n int, pace ...time.Duration) (*fixture, []*event.Object) {
-	t.Helper()
-	f := newFixture(t, 1, map[string]string{"byNode": "object.spec.nodeName", "byUser": `object.metadata.annotations["users"]`})
-	if len(pace) == 2 {
-		f.stores[0].SetPace(pace[0], pace[1], 0)
-	}
-	var all []*event.Object
-	for i := range n {
-		all = append(all, restingPod(t, i, i))
-		f.stores[0].Put(all[i])
-	}
-	return f, all
-}
-
-// atRest reports whether the store keeps an object in compressed form: it then makes a copy for
-// each reader.
-func atRest(s *index.Store, o *event.Object) bool {
-	first := s.Get(o.Key())
-	return first != s.Get(o.Key())
-}
-
-// sameText reports whether two objects are the same to every reader.
-func sameText(a, b *event.Object) bool {
-	return a != nil && b != nil && a.Same(b) && string(a.JSON()) == string(b.JSON()) && a.Resource() == b.Resource() &&
-		a.Place("spec") == b.Place("spec") && a.Place("status") == b.Place("status")
-}
-
 // TestRest shows that objects that rest take less than a fifth of their memory, and that every way
 // to read them returns them as they were.
 func TestRest(t *testing.T) {
@@ -119,6 +72,35 @@ func checkReaders(t *testing.T, f *fixture, all []*event.Object) {
 	if n := len(slices.Collect(f.stores[0].All())); n != len(all) {
 		t.Errorf("all are %d, want %d", n, len(all))
 	}
+}
+
+// TestRestRecent shows that look-ups of a few objects at rest share copies until the next pass, and
+// never return an older state.
+func TestRestRecent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, all := restingFixture(t, 500, rest/3, time.Second)
+		s, key := f.stores[0], all[3].Key()
+		time.Sleep(rest)
+		get := func() *event.Object { return f.catalog.Get("pods", key.Namespace, key.Name) }
+		first := get()
+		if found := f.catalog.Lookup("pods", index.ByName, key.Name); get() != first || len(found) != 1 || found[0] != first {
+			t.Error("look-ups of an object at rest do not share a copy")
+		}
+		s.Put(restingPod(t, 4, 1004)) // so that there is a pass
+		time.Sleep(rest)
+		if get() == first {
+			t.Error("a copy outlives a pass")
+		}
+		all[3] = restingPod(t, 3, 1003)
+		s.Put(all[3])
+		if get() != all[3] {
+			t.Error("a copy of the former state was read")
+		}
+		time.Sleep(rest)
+		if !atRest(s, all[3]) || !sameText(get(), all[3]) || !sameText(get(), all[3]) {
+			t.Error("the copy is not the present state")
+		}
+	})
 }
 
 // TestRestEnds changes objects at rest, and shows that observers and indexes follow.
@@ -225,15 +207,6 @@ func TestRestless(t *testing.T) {
 			t.Error("no object is compressed")
 		}
 	})
-}
-
-// heap returns the bytes in use.
-func heap() int64 {
-	var stats runtime.MemStats
-	runtime.GC()
-	runtime.GC() // pools
-	runtime.ReadMemStats(&stats)
-	return int64(stats.HeapAlloc)
 }
 
 // TestRestMemory shows that the heap shrinks as the store says, also if all indexes are in use.

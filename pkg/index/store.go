@@ -162,11 +162,7 @@ func (v *view) adopt(e entry) {
 }
 
 // Get returns the object with that key, or nil.
-func (s *Store) Get(key event.Key) *event.Object { return s.live.Load().get(key) }
-
-func (v *view) get(key event.Key) *event.Object {
-	return objectOf(v.entry(key.String()))
-}
+func (s *Store) Get(key event.Key) *event.Object { return objectOf(s.live.Load().entry(key.String())) }
 
 // Put adds the object, or replaces the object with its key.
 func (s *Store) Put(o *event.Object) {
