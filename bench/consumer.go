@@ -13,7 +13,7 @@ import (
 type consumer struct {
 	url     string
 	objects int
-	updates int
+	updates int // 0: only the memory is measured, see memory.go
 
 	heap   uint64
 	atSync time.Duration
@@ -29,7 +29,10 @@ func (c *consumer) begin() {
 // synced must be called when the cache has every object; it starts the updates.
 func (c *consumer) synced() error {
 	c.result.CPUPerObject = micros(cpu()-c.atSync) / float64(c.objects)
-	c.result.HeapPerObject = (float64(heap()) - float64(c.heap)) / float64(c.objects)
+	c.result.HeapPerObject = c.heapPerObject()
+	if c.updates == 0 {
+		return c.rest()
+	}
 	c.atSync = cpu()
 	runtime.GC()
 	c.result.GCPerObject = 1000 * micros(cpu()-c.atSync) / float64(c.objects)
@@ -41,12 +44,18 @@ func (c *consumer) synced() error {
 	return response.Body.Close()
 }
 
+func (c *consumer) heapPerObject() float64 {
+	return (float64(heap()) - float64(c.heap)) / float64(c.objects)
+}
+
 // done must be called when the cache has every update; it prints the result.
 func (c *consumer) done() error {
 	c.result.CPUPerUpdate = micros(cpu()-c.atSync) / float64(c.updates)
 	c.result.PeakRSS = peakRSS()
-	return json.NewEncoder(os.Stdout).Encode(c.result)
+	return c.print()
 }
+
+func (c *consumer) print() error { return json.NewEncoder(os.Stdout).Encode(c.result) }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 

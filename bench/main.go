@@ -27,6 +27,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -48,6 +49,7 @@ type result struct {
 	CPUPerUpdate  float64 // µs
 	CPUPerObject  float64 // µs, until synced
 	HeapPerObject float64 // bytes
+	HeapAtRest    float64 // bytes, per object; see memory.go
 	GCPerObject   float64 // ns, of one collection
 	PeakRSS       float64 // MB
 }
@@ -80,7 +82,7 @@ func main() {
 	m := flag.Int("m", 60_000, "updates")
 	rounds := flag.Int("rounds", 3, "how often to measure each")
 	pgo := flag.String("profile", "", "write a CPU profile of the router with the work of -only whole into this file instead, for the compiler")
-	only := flag.String("only", "", "measure nothing but: informer, latency, checkpoint, routes, indexes, loops, rules, process, webhook, fleet, workers, hop, scaling, scale, pgo, whole; or some of them, separated by commas")
+	only := flag.String("only", "", "measure nothing but: informer, memory, latency, checkpoint, routes, indexes, loops, rules, process, webhook, fleet, workers, hop, scaling, scale, pgo, whole; or some of them, separated by commas")
 	document := flag.String("write", "", "write the ratios of the measured parts into this document, and its charts into img beside it")
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
 	url := flag.String("url", "", "used by the command itself: the server")
@@ -137,7 +139,10 @@ func run(role, url, only, document string, n, m, rounds int) error {
 	}
 	for _, c := range contenders() {
 		if c.name == role {
-			return c.consume(consumer{url: url, objects: n, updates: m})
+			if err := c.consume(consumer{url: url, objects: n, updates: m}); !errors.Is(err, errRested) {
+				return err
+			}
+			return nil
 		}
 	}
 	return fmt.Errorf("no contender %q", role)
@@ -156,6 +161,7 @@ func parts(only, document string, n, m, rounds int) error {
 		measure func() error
 	}{
 		{"informer", func() error { return compare(out, n, m, rounds) }},
+		{"memory", func() error { return compareMemory(out, n) }},
 		{"latency", func() error { return compareLatency(out, latencyStreams(), rounds) }},
 		{"checkpoint", func() error { return throughput(out, n, 2*rounds-1) }},
 		{"routes", func() error { return compareTables(out, rounds) }},

@@ -5,6 +5,10 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,26 +35,48 @@ const (
 type template struct {
 	frame   []byte
 	offsets map[string][]int
+	varied  []string // see vary
 }
 
 func newTemplate(frame []byte) *template {
 	t := &template{frame: frame, offsets: make(map[string][]int)}
 	for _, mark := range []string{markName, markUID, markVersion, markNode} {
-		for at := 0; ; {
-			i := bytes.Index(frame[at:], []byte(mark))
-			if i < 0 {
-				break
-			}
-			t.offsets[mark] = append(t.offsets[mark], at+i)
-			at += i + len(mark)
-		}
+		t.find(mark)
 	}
 	return t
+}
+
+// find finds the places of a value.
+func (t *template) find(value string) {
+	for at := 0; ; {
+		i := bytes.Index(t.frame[at:], []byte(value))
+		if i < 0 {
+			break
+		}
+		t.offsets[value] = append(t.offsets[value], at+i)
+		at += i + len(value)
+	}
+}
+
+// vary makes each pod differ from every other in about half of some values.
+func (t *template) vary(values []string) {
+	t.varied = values
+	for _, value := range values {
+		t.find(value)
+	}
 }
 
 // fill writes pod number i at its change number version into the frame and returns it, valid until
 // the next call.
 func (t *template) fill(i, version int) []byte {
+	random := rand.New(rand.NewPCG(uint64(i), 0))
+	for _, value := range t.varied {
+		other := value
+		if random.IntN(2) == 0 {
+			other = scramble(random, value)
+		}
+		t.set(value, other)
+	}
 	t.set(markName, fmt.Sprintf("pod-%07d", i))
 	t.set(markUID, fmt.Sprintf("00000000-0000-4000-8000-%014d", i))
 	t.set(markVersion, fmt.Sprintf("%010d", firstVersion+version))
@@ -62,6 +88,20 @@ func (t *template) set(mark, value string) {
 	for _, at := range t.offsets[mark] {
 		copy(t.frame[at:], value)
 	}
+}
+
+// scramble replaces the letters and digits of a value by others.
+func scramble(random *rand.Rand, value string) string {
+	b := []byte(value)
+	for i, c := range b {
+		switch {
+		case 'a' <= c && c <= 'z':
+			b[i] = 'a' + byte(random.IntN(26))
+		case '0' <= c && c <= '9':
+			b[i] = '0' + byte(random.IntN(10))
+		}
+	}
+	return string(b)
 }
 
 // podFrames are the two frames that the server sends, in JSON, in protobuf, and as JSON of the
@@ -104,6 +144,33 @@ func newPodFrames() (*podFrames, error) {
 		p.proto[kind] = newTemplate(frame)
 	}
 	return p, nil
+}
+
+// longValue is a string value of a pod, but no time.
+var longValue = regexp.MustCompile(`":"([^"]{6,})"`)
+
+// vary makes each pod differ from every other in about half of its strings of six bytes or more. In
+// a cluster the pods of a Deployment differ in far fewer.
+func (p *podFrames) vary() error {
+	pod := examplePod()
+	pod.ManagedFields = nil
+	text, err := json.Marshal(pod)
+	if err != nil {
+		return err
+	}
+	marks := regexp.MustCompile(strings.Join([]string{markName, markUID, markVersion, markNode, `^\d+-\d+-\d+T`}, "|"))
+	var values []string
+	for _, found := range longValue.FindAllSubmatch(text, -1) {
+		if value := string(found[1]); !marks.MatchString(value) && !slices.Contains(values, value) {
+			values = append(values, value)
+		}
+	}
+	for _, frames := range []map[string]*template{p.json, p.proto, p.metadata} {
+		for _, t := range frames {
+			t.vary(values)
+		}
+	}
+	return nil
 }
 
 // protoFrame encodes a watch event as the API server does for

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/deltarouter/deltarouter/bench/report"
 )
@@ -41,6 +42,11 @@ func compareScale(out *report.Report, n, rounds int) error {
 	if t.Rows, err = scaleTurns(ingest, all[0], all[1], rounds); err != nil {
 		return err
 	}
+	for i, s := range all {
+		rest := s.rest()
+		figures := t.Rows[i].Figures
+		t.Rows[i].Figures = append(figures, rest/1e6, rest/float64(s.objects), rest/1e6/figures[4])
+	}
 	return out.Add(t)
 }
 
@@ -49,7 +55,7 @@ func scaleTable(many, rounds int) report.Table {
 		Part: "scale", Title: "Few pods and many",
 		Text: fmt.Sprintf("Two routers with an ingest alone, one with %d pods and one with %d, get the same updates as fast as they take them, %d in a turn. "+
 			"CPU of the process for an update with garbage collection, divided by that with few pods in the same round: the median of %d rounds. The first sync "+
-			"has the CPU of the start, and the resident memory is that at the end, with garbage (GOGC).", scaleFew, many, 3*many, rounds),
+			"has the CPU of the start. The resident memory (RSS) is that after the last update, with garbage (GOGC), and that after some minutes without updates, which the last column compares.", scaleFew, many, 3*many, rounds),
 		Labels: []string{"pods"},
 		Columns: []report.Column{
 			{Name: "CPU µs/update", Format: "%.1f"},
@@ -58,6 +64,9 @@ func scaleTable(many, rounds int) report.Table {
 			{Name: "GOGC", Format: "%.0f"},
 			{Name: "RSS MB", Format: "%.0f"},
 			{Name: "RSS B/pod", Format: "%.0f"},
+			{Name: "RSS MB at rest", Format: "%.0f"},
+			{Name: "RSS B/pod at rest", Format: "%.0f"},
+			{Name: "RSS at rest", Format: "%.2f", Ratio: true},
 		},
 	}
 }
@@ -99,6 +108,19 @@ func scaleTurns(w workload, few, many *sizedRouter, rounds int) ([]report.Row, e
 		cpuFew, cpuMany, ratios = append(cpuFew, a.cpu), append(cpuMany, b.cpu), append(ratios, b.cpu/a.cpu)
 	}
 	return []report.Row{few.row(middle(cpuFew), 1), many.row(middle(cpuMany), middle(ratios))}, nil
+}
+
+// rest waits until the resident memory has not shrunk for three minutes, and returns it. Go collects
+// garbage every two minutes at least, and returns memory to the system gradually.
+func (s *sizedRouter) rest() (rss float64) {
+	rss = s.metric("process_resident_memory_bytes")
+	for unchanged := 0; unchanged < 12; unchanged++ {
+		time.Sleep(15 * time.Second)
+		if now := s.metric("process_resident_memory_bytes"); now < rss*0.99 {
+			rss, unchanged = now, 0
+		}
+	}
+	return rss
 }
 
 // row adds the first sync and the memory.

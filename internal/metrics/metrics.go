@@ -118,7 +118,7 @@ func New() *Metrics {
 	m.HandlerSeconds = m.histogram("handler_call_duration_seconds", "Time of one call of a handler.", "handler")
 	m.SourceSynced = m.gauge("source_synced", "1 once the source has listed its objects.", "source")
 	m.SourceObjects = m.gauge("source_objects", "Objects in the cache.", "source")
-	m.SourceBytes = m.gauge("source_bytes", "Bytes of the objects in the cache.", "source")
+	m.SourceBytes = m.gauge("source_bytes", "Bytes of the objects in the cache, of which those at rest are compressed.", "source")
 	m.SourceStale = m.gauge("source_last_contact_seconds", "Time since the last contact with the API server.", "source")
 	m.Relists = m.counter("source_relists_total", "Full lists after the first.", "source", "reason")
 	m.ObjectErrors = m.counter("source_object_errors_total", "Objects that could not be read; they were skipped or delivered without their content.", "source")

@@ -26,3 +26,27 @@ func FuzzCompress(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkRest compresses an object of 4 KB, and reads it: as a copy, and by
+// a look-up that is not the first one.
+func BenchmarkRest(b *testing.B) {
+	s := index.NewStore()
+	for i := range 100 {
+		s.Put(restingPod(b, i, i))
+	}
+	o := restingPod(b, 1, 1)
+	compress := s.Compressor()
+	read, again := compress(o)
+	for name, work := range map[string]func(){
+		"compress": func() { compress(o) },
+		"copy":     func() { read() },
+		"look-up":  func() { again() },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				work()
+			}
+		})
+	}
+}

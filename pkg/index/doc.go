@@ -6,6 +6,8 @@
 // fail, because client-go panics on an error of an IndexFunc: if an expression fails on an object,
 // the object is not indexed, and deltarouter_source_index_errors_total counts the failure.
 //
+// An object that has not changed for some time is compressed, see the type resting.
+//
 // Index values are evaluated once per object, before the store is locked, and kept beside the
 // object. The built-in indexes name, namespace and owner are built at their first use.
 package index

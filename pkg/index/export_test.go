@@ -34,3 +34,17 @@ func (s *Store) CompressAfter(key event.Key, change func()) (done bool) {
 	change()
 	return s.exchange(v, p, c)
 }
+
+// Compressor returns a function that compresses an object, and returns two ways to read the result.
+func (s *Store) Compressor() func(*event.Object) (load, read func() *event.Object) {
+	texts := newTexts(s.All())
+	var d *dictionary
+	var buffer []byte
+	return func(o *event.Object) (load, read func() *event.Object) {
+		if d == nil {
+			d = &dictionary{resource: o.Resource(), texts: texts}
+		}
+		c := d.compress(&plain{head{key: o.Key().String()}, o}, &buffer)
+		return c.load, c.read
+	}
+}
