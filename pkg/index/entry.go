@@ -10,7 +10,7 @@ import (
 // entry is an element of the Indexer: an object with its key and its values. It is immutable.
 type entry interface {
 	base() *head
-	// load returns the object. Of a compressed one it makes a copy, which takes about 2 µs for a pod.
+	// load returns the object. Of a compressed one it makes a copy, which takes some microseconds.
 	load() *event.Object
 	// read is load for a look-up: the next look-up of the object may get the same copy.
 	read() *event.Object

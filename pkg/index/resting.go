@@ -15,12 +15,12 @@ import (
 )
 
 // resting compresses the objects at rest: those that have not changed for one to two periods. Most
-// objects of a cluster rest most of the time, and their texts are nearly all of the memory of a
+// objects of a cluster do not change for minutes, and their texts are nearly all of the memory of a
 // store.
 //
 // A pass visits each object that is not compressed. It works in turns, which take a tenth of the
-// time of one CPU at most. A timer begins each turn. It is not set again if no object is left that
-// may be compressed later, so a store needs no end.
+// time of one CPU at most. A timer starts each turn. The timer is not set again if no object is left
+// that may be compressed later, so a store has no method Close.
 type resting struct {
 	pace  pace
 	timed atomic.Bool // a timer is set, or a turn works
@@ -43,7 +43,7 @@ type pace struct {
 	least  int64         // bytes of a store below which all objects stay plain
 }
 
-// A dictionary takes 128 KiB, an eighth of the smallest store that has one.
+// A dictionary takes 136 KiB, an eighth of the smallest store that has one.
 var usualPace = pace{period: 30 * time.Second, turn: 2 * time.Millisecond, least: 1 << 20}
 
 // turnShare is the time from a turn to the next, as a multiple of the time of the turn.
@@ -53,7 +53,8 @@ const turnShare = 9
 // or a few: the informer replaces it when it learns the kind.
 const mostDictionaries = 4
 
-// mark is the key of an object that is not compressed. Each of these is fresh or has a mark.
+// mark is the key of an object that is not compressed. The key of each such object is in fresh, or
+// has a mark.
 type mark struct {
 	key     string
 	version uint64 // of the object at the last pass; 0: there was none
@@ -102,6 +103,7 @@ func (s *Store) turn() {
 		time.AfterFunc(turnShare*time.Since(began), s.turn)
 		return
 	}
+	r.due, r.buffer = nil, nil // they may be large
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if s.bytes.Load() >= r.pace.least && (len(r.fresh) > 0 || slices.ContainsFunc(r.kept, func(m mark) bool { return !m.tried })) {
