@@ -1,12 +1,57 @@
 package index_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
 )
+
+// TestRestLimit shows that the objects that are not compressed take no more than a part of the memory
+// limit, from the first object on, and that objects that cannot be compressed do no harm.
+func TestRestLimit(t *testing.T) {
+	// Guarantee: cache-limit
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(80 << 20))
+	const most = 10 << 20
+	f, all := restingFixture(t, 0)
+	s := f.stores[0]
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 6000 {
+		o := restingPod(t, i, i)
+		if i%4 == 0 {
+			noise := make([]byte, 1000)
+			for j := range noise {
+				noise[j] = byte('a' + random.IntN(26))
+			}
+			o = pod(t, fmt.Sprintf("ns%d", i%3), fmt.Sprintf("p%d", i), "", fmt.Sprintf(`,"data":%q`, noise))
+		}
+		s.Put(o)
+		if i%100 == 0 {
+			all = append(all, o)
+		}
+		if now := s.Plain(); now > most+256<<10 {
+			t.Fatalf("%d: %d bytes are plain", i, now)
+		}
+	}
+	for _, o := range all {
+		got := s.Get(o.Key())
+		if got == nil || string(got.JSON()) != string(o.JSON()) {
+			t.Errorf("%v was lost", o)
+		}
+	}
+	for _, o := range slices.Collect(s.All()) {
+		s.Put(o)
+		s.Delete(o.Key())
+	}
+	if s.Bytes() != 0 || s.Plain() != 0 {
+		t.Errorf("%d bytes are left, %d plain", s.Bytes(), s.Plain())
+	}
+}
 
 // FuzzCompress shows that an object is restored exactly, whatever texts the dictionary has.
 func FuzzCompress(f *testing.F) {

@@ -80,6 +80,9 @@ func (c *compressed) with(values *values) entry {
 	return &compressed{head{c.key, values}, c.by, c.data}
 }
 
+// isPlain reports whether an entry, which may be nil, is not compressed.
+func isPlain(e entry) bool { _, ok := e.(*plain); return ok }
+
 // sameObject reports whether two entries contain the same object in the same form.
 func sameObject(a, b entry) bool {
 	switch a := a.(type) {

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -9,8 +10,11 @@ import (
 
 // SetPace sets the times of the passes that compress objects, see [pace].
 func (s *Store) SetPace(period, turn time.Duration, least int64) {
-	s.resting.pace = pace{period, turn, least}
+	s.resting.pace = pace{period, turn, least, math.MaxInt64}
 }
+
+// Plain returns the bytes of the objects that are not compressed.
+func (s *Store) Plain() int64 { return s.plain.Load() }
 
 // Restored returns an object that was compressed against a sample; nil: it cannot be compressed.
 func Restored(sample, o *event.Object) *event.Object {

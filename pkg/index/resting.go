@@ -3,6 +3,7 @@ package index
 import (
 	"hash/maphash"
 	"iter"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -28,9 +29,9 @@ type resting struct {
 	lock  sync.Mutex
 	fresh []string // keys that have got a plain entry since the begin of the present pass
 
-	// of the turns, which never overlap
-	due          []mark // to be visited in the present pass
-	kept         []mark // visited in the present pass, and still plain
+	working      sync.Mutex // guards the fields below
+	due          []mark     // to be visited in the present pass
+	kept         []mark     // visited in the present pass, and still plain
 	texts        *s2.Dict
 	dictionaries []*dictionary // of texts
 	buffer       []byte
@@ -41,10 +42,17 @@ type pace struct {
 	period time.Duration // between two passes
 	turn   time.Duration // of work
 	least  int64         // bytes of a store below which all objects stay plain
+	most   int64         // bytes of plain objects above which objects are compressed at once
 }
 
-// A dictionary takes 136 KiB, an eighth of the smallest store that has one.
-var usualPace = pace{period: 30 * time.Second, turn: 2 * time.Millisecond, least: 1 << 20}
+// limitShare is the memory limit of Go, as a multiple of the memory of the plain objects.
+const limitShare = 8
+
+// usualPace returns the pace of a router. A dictionary takes 136 KiB, an eighth of the smallest
+// store that has one.
+func usualPace() pace {
+	return pace{period: 30 * time.Second, turn: 2 * time.Millisecond, least: 1 << 20, most: max(1<<20, debug.SetMemoryLimit(-1)/limitShare)}
+}
 
 // turnShare is the time from a turn to the next, as a multiple of the time of the turn.
 const turnShare = 9
@@ -69,7 +77,7 @@ func versionOf(o *event.Object) uint64 { return maphash.String(seed, o.ResourceV
 // mark records that a key has a plain entry. before is the previous entry, or nil.
 func (s *Store) mark(key string, before entry) {
 	r := &s.resting
-	_, marked := before.(*plain)
+	marked := isPlain(before)
 	small := s.bytes.Load() < r.pace.least
 	if marked && (small || r.timed.Load()) {
 		return
@@ -87,14 +95,19 @@ func (s *Store) mark(key string, before entry) {
 // turn continues the present pass, or begins the next one, and sets the timer for the next turn.
 func (s *Store) turn() {
 	r, v, began := &s.resting, s.live.Load(), time.Now()
+	r.working.Lock()
+	defer r.working.Unlock()
 	if len(r.due) == 0 {
+		for _, d := range r.dictionaries {
+			d.recent.clear()
+		}
 		r.begin(v)
 	}
 	for len(r.due) > 0 && time.Since(began) < r.pace.turn {
 		some := r.due[:min(len(r.due), 32)]
 		r.due = r.due[len(some):]
 		for _, m := range some {
-			if s.visit(v, &m) {
+			if s.visit(v, &m, false) {
 				r.kept = append(r.kept, m)
 			}
 		}
@@ -113,20 +126,45 @@ func (s *Store) turn() {
 	r.timed.Store(false)
 }
 
+// relieve compresses objects at once, at rest or not, while the plain ones take too much memory. It
+// visits some only, because there may be many that cannot be compressed.
+func (s *Store) relieve(v *view) {
+	r := &s.resting
+	if s.plain.Load() <= r.pace.most {
+		return
+	}
+	r.working.Lock()
+	defer r.working.Unlock()
+	for range 64 {
+		if s.plain.Load() <= r.pace.most {
+			return
+		}
+		if len(r.due) == 0 {
+			r.begin(v)
+		}
+		if len(r.due) == 0 {
+			return
+		}
+		m := r.due[0]
+		r.due = r.due[1:]
+		if s.visit(v, &m, true) {
+			r.kept = append(r.kept, m)
+		}
+	}
+}
+
 // begin begins a pass.
 func (r *resting) begin(v *view) {
 	r.lock.Lock()
 	fresh := r.fresh
 	r.fresh = nil
 	r.lock.Unlock()
-	for _, d := range r.dictionaries {
-		d.recent.clear()
-	}
-	r.due, r.kept = r.kept, nil
+	r.due = slices.Grow(r.due, len(fresh)+len(r.kept))
 	for _, key := range fresh {
 		r.due = append(r.due, mark{key: key})
 	}
-	r.due = tidy(v, r.due, func(m mark) string { return m.key })
+	r.due = tidy(v, append(r.due, r.kept...), func(m mark) string { return m.key })
+	r.kept = nil
 	if r.texts == nil {
 		r.texts = newTexts(v.sample(r.due))
 	}
@@ -140,7 +178,7 @@ func tidy[T any](v *view, list []T, key func(T) string) []T {
 	}
 	slices.SortFunc(list, func(a, b T) int { return strings.Compare(key(a), key(b)) })
 	list = slices.CompactFunc(list, func(a, b T) bool { return key(a) == key(b) })
-	return slices.DeleteFunc(list, func(e T) bool { _, ok := v.entry(key(e)).(*plain); return !ok })
+	return slices.DeleteFunc(list, func(e T) bool { return !isPlain(v.entry(key(e))) })
 }
 
 // sample yields some of the marked objects.
@@ -154,16 +192,18 @@ func (v *view) sample(marks []mark) iter.Seq[*event.Object] {
 	}
 }
 
-// visit compresses the object of a mark if it has not changed since the last pass. keep: it is
-// still plain.
-func (s *Store) visit(v *view, m *mark) (keep bool) {
+// visit compresses the object of a mark if it has not changed since the last pass, or at once. keep:
+// it is still plain.
+func (s *Store) visit(v *view, m *mark, atOnce bool) (keep bool) {
 	p, ok := v.entry(m.key).(*plain)
 	if !ok {
 		return false
 	}
 	if version := versionOf(p.object); version != m.version {
 		m.version, m.tried = version, false
-		return true
+		if !atOnce {
+			return true
+		}
 	}
 	d := s.resting.dictionary(p.object.Resource())
 	if m.tried || d == nil {
@@ -203,6 +243,6 @@ func (s *Store) exchange(v *view, p *plain, c *compressed) (done bool) {
 		return false
 	}
 	v.indexer.Update(p.key, c)
-	s.bytes.Add(int64(c.size() - p.size()))
+	s.account(p, c)
 	return true
 }

@@ -16,11 +16,14 @@ import (
 // use; the informer's cut lock serialises the writers.
 //
 // It keeps objects that have not changed for half a minute to a minute in compressed form, and
-// decompresses a copy of such an object for each reader.
+// decompresses a copy of such an object for each reader. If Go has a memory limit, the other objects
+// of a Store take an eighth of it at most; see [debug.SetMemoryLimit]. Then those that came first
+// are compressed at once.
 type Store struct {
 	live     atomic.Pointer[view]
-	swapping sync.Mutex // held while live is exchanged
-	bytes    atomic.Int64
+	swapping sync.Mutex   // held while live is exchanged
+	bytes    atomic.Int64 // of all objects
+	plain    atomic.Int64 // of those that are not compressed
 	resting  resting
 
 	observing sync.Mutex // serialises the changes of observers
@@ -89,7 +92,7 @@ type view struct {
 // NewStore returns an empty store with the given indexes. Two Specs with one name are the same
 // index.
 func NewStore(specs ...Spec) *Store {
-	s := &Store{resting: resting{pace: usualPace}}
+	s := &Store{resting: resting{pace: usualPace()}}
 	s.live.Store(newView(specs))
 	return s
 }
@@ -180,13 +183,29 @@ func (s *Store) Prepare(o *event.Object) (put func()) {
 
 func (s *Store) insert(v *view, e *plain) {
 	before := v.insert(e)
-	size := e.size()
-	if before != nil {
-		size -= before.size()
-	}
-	s.bytes.Add(int64(size))
+	s.account(before, e)
 	s.mark(e.key, before)
+	s.relieve(v)
 	s.changed(before, e)
+}
+
+// account counts the bytes of an entry that replaces another one. Each may be nil.
+func (s *Store) account(before, now entry) {
+	var all, plain int64
+	add := func(e entry, sign int64) {
+		if e == nil {
+			return
+		}
+		size := sign * int64(e.size())
+		all += size
+		if isPlain(e) {
+			plain += size
+		}
+	}
+	add(before, -1)
+	add(now, 1)
+	s.bytes.Add(all)
+	s.plain.Add(plain)
 }
 
 func (v *view) newEntry(o *event.Object) *plain {
@@ -224,7 +243,7 @@ func (v *view) insert(e entry) (before entry) {
 // Delete removes the object with that key, if there is one.
 func (s *Store) Delete(key event.Key) {
 	if before := s.live.Load().remove(key.String()); before != nil {
-		s.bytes.Add(-int64(before.size()))
+		s.account(before, nil)
 		s.changed(before, nil)
 	}
 }
