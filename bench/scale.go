@@ -55,7 +55,7 @@ func scaleTable(many, rounds int) report.Table {
 		Part: "scale", Title: "Few pods and many",
 		Text: fmt.Sprintf("Two routers with an ingest alone, one with %d pods and one with %d, get the same updates as fast as they take them, %d in a turn. "+
 			"CPU of the process for an update with garbage collection, divided by that with few pods in the same round: the median of %d rounds. The first sync "+
-			"has the CPU of the start. The resident memory (RSS) is that after the last update, with garbage (GOGC), and that after some minutes without updates, which the last column compares.", scaleFew, many, 3*many, rounds),
+			"has the CPU of the start. The resident memory (RSS) is that after the last update, with garbage (GOGC), and that after some minutes without updates, which the last column compares: pods that are as equal as these compress better than those of the part memory.", scaleFew, many, 3*many, rounds),
 		Labels: []string{"pods"},
 		Columns: []report.Column{
 			{Name: "CPU µs/update", Format: "%.1f"},

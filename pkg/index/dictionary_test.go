@@ -15,7 +15,7 @@ import (
 // TestRestLimit shows that the objects that are not compressed take no more than a part of the memory
 // limit, from the first object on, and that objects that cannot be compressed do no harm.
 func TestRestLimit(t *testing.T) {
-	// Guarantee: cache-limit
+	// Guarantee: memory-bounded
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(80 << 20))
 	const most = 10 << 20
 	f, all := restingFixture(t, 0)
