@@ -56,13 +56,13 @@ func compareMeters(ctx context.Context, out *report.Report, dir string, rounds i
 	if !ok {
 		return fmt.Errorf("there is no counter %s", metered.Stack)
 	}
-	mark, ok := fuelled.module.ExportedGlobal(metered.Mark).(api.MutableGlobal)
+	rest, ok := fuelled.module.ExportedGlobal(metered.Rest).(api.MutableGlobal)
 	if !ok {
-		return fmt.Errorf("there is no mark %s", metered.Mark)
+		return fmt.Errorf("there is no counter %s", metered.Rest)
 	}
 	parseMetered := func() error {
-		fuel.Set(1 << 60)
-		mark.Set(1<<60 - slice)
+		fuel.Set(slice)
+		rest.Set(1<<60 - slice)
 		stack.Set(0)
 		return fuelled.parse(ctx)
 	}
@@ -96,7 +96,7 @@ func compareMeters(ctx context.Context, out *report.Report, dir string, rounds i
 		{"extism/go-sdk, with a timeout", times(func() error { return parseWithExtism(ctx, plugin, text) }), parsesPerRun},
 		{"plain, not to be stopped", times(func() error { return plain.parse(ctx) }), parsesPerRun},
 	})
-	fmt.Printf("  it takes %d fuel\n", 1<<60-fuel.Get())
+	fmt.Printf("  it takes %d fuel\n", 1<<60-fuel.Get()-rest.Get())
 	return err
 }
 
@@ -141,7 +141,7 @@ func armWith(ctx context.Context, r wazero.Runtime, arm api.Function) error {
 	deadline := time.Now().Add(time.Hour)
 	pause := api.GoModuleFunc(func(_ context.Context, _ api.Module, stack []uint64) {
 		if time.Now().Before(deadline) {
-			stack[0] = uint64(max(0, int64(stack[0])-slice))
+			stack[0] = min(stack[0], slice)
 		}
 	})
 	i64 := []api.ValueType{api.ValueTypeI64}

@@ -9,19 +9,18 @@ import (
 // come behind the module's own, so that no index changes.
 type additions struct {
 	m                 *module
-	fuel, stack, mark uint64 // globals
+	fuel, stack, rest uint64 // globals
 	pause             uint64 // the first added function, see pause.go
 	table             uint64 // see refs
 	pauses            bool   // the module gets functions for pauses
 	bulk              bool   // the module gets functions that fill and copy, see pause.go
-	blocks            list   // functions whose results are also the results of added blocks
 	refs              list   // functions that the added table contains, see slot
 }
 
 func newAdditions(m *module) *additions {
-	globals, pauses := uint64(m.globals), m.cfg.Slice > 0 && len(m.funcs) > m.imported
+	globals, pauses := uint64(m.globals), len(m.funcs) > m.imported
 	return &additions{
-		m: m, fuel: globals, stack: globals + 1, mark: globals + 2, pause: uint64(len(m.funcs)), table: uint64(m.tables),
+		m: m, fuel: globals, stack: globals + 1, rest: globals + 2, pause: uint64(len(m.funcs)), table: uint64(m.tables),
 		pauses: pauses, bulk: pauses && m.memories > 0,
 	}
 }
@@ -58,12 +57,11 @@ func (l *list) lookup(item int) int {
 // emit assembles the rewritten module. The code section was rewritten before.
 func (a *additions) emit() *Module {
 	sections := a.m.sections
-	out := &Module{Fuel: a.fresh("rtr_fuel"), Stack: a.fresh("rtr_stack"), Functions: len(a.m.funcs), Imports: a.m.imports, StackLimit: a.m.cfg.Stack}
-	exports := []export{{out.Fuel, exportGlobal, a.fuel}, {out.Stack, exportGlobal, a.stack}}
-	if a.m.cfg.Slice > 0 {
-		out.Mark, out.Slice = a.fresh("rtr_mark"), a.m.cfg.Slice
-		exports = append(exports, export{out.Mark, exportGlobal, a.mark})
+	out := &Module{
+		Fuel: a.fresh("rtr_fuel"), Stack: a.fresh("rtr_stack"), Rest: a.fresh("rtr_rest"),
+		Slice: a.m.cfg.Slice, Functions: len(a.m.funcs), Imports: a.m.imports, StackLimit: a.m.cfg.Stack,
 	}
+	exports := []export{{out.Fuel, exportGlobal, a.fuel}, {out.Stack, exportGlobal, a.stack}, {out.Rest, exportGlobal, a.rest}}
 	if a.pauses {
 		out.Arm = a.fresh("rtr_arm")
 		exports = append(exports, export{out.Arm, exportFunction, a.pause + armFunction})
@@ -131,7 +129,7 @@ func appendMore(section []byte, items int) []byte {
 	return append(appendUint(make([]byte, 0, len(section)+64*(items+1)), n+uint64(items)), section[length:]...)
 }
 
-// The added types, in this order, behind the types of the module. The types of blocks follow them.
+// The added types, in this order, behind the types of the module.
 const (
 	typePause = iota // the added function that calls the host for a pause
 	typeHost         // the host's function
@@ -141,46 +139,18 @@ const (
 	ownTypes         // the number of these types
 )
 
-func (a *additions) ownTypes() int {
-	if a.pauses {
-		return ownTypes
-	}
-	return 0
-}
-
-// resultType returns the type of a block with the results of a function.
-func (a *additions) resultType(function int) []byte {
-	typ := a.m.funcs[function]
-	switch t := &a.m.types[typ]; {
-	case len(t.results) == 0:
-		return []byte{emptyBlock}
-	case len(t.results) == 1:
-		return t.results
-	case len(t.params) > 0:
-		typ = len(a.m.types) + a.ownTypes() + a.blocks.lookup(typ)
-	}
-	return appendInt(nil, int64(typ))
-}
-
 func (a *additions) typeSection(old []byte) []byte {
-	if old == nil {
-		return nil
+	if !a.pauses {
+		return old
 	}
-	var own []byte
-	if a.pauses {
-		own = []byte{
-			0x60, 0, 0, // typePause
-			0x60, 1, typeI64, 1, typeI64,
-			0x60, 1, typeFuncref, 0,
-			0x60, 1, typeI32, 0,
-			0x60, 3, typeI32, typeI32, typeI32, 3, typeI32, typeI32, typeI32,
-		}
-	}
-	b := append(appendMore(old, a.ownTypes()+len(a.blocks.all)), own...)
-	for _, t := range a.blocks.all {
-		b = appendSized(append(b, 0x60, 0), a.m.types[t].results)
-	}
-	return b
+	return append(
+		appendMore(old, ownTypes),
+		0x60, 0, 0, // typePause
+		0x60, 1, typeI64, 1, typeI64,
+		0x60, 1, typeFuncref, 0,
+		0x60, 1, typeI32, 0,
+		0x60, 3, typeI32, typeI32, typeI32, 3, typeI32, typeI32, typeI32,
+	)
 }
 
 func (a *additions) functionSection(old []byte) []byte {
@@ -195,12 +165,11 @@ func (a *additions) functionSection(old []byte) []byte {
 }
 
 func (a *additions) globalSection(old []byte) []byte {
+	first := min(a.m.cfg.Init, a.m.cfg.Slice)
 	own := [][]byte{
-		appendInt([]byte{typeI64, 1, opI64Const}, a.m.cfg.Init),
+		appendInt([]byte{typeI64, 1, opI64Const}, first),
 		{typeI32, 1, opI32Const, 0},
-	}
-	if slice := a.m.cfg.Slice; slice > 0 {
-		own = append(own, appendInt([]byte{typeI64, 1, opI64Const}, markOf(a.m.cfg.Init, slice)))
+		appendInt([]byte{typeI64, 1, opI64Const}, a.m.cfg.Init-first),
 	}
 	b := appendMore(old, len(own))
 	for _, global := range own {

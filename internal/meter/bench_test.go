@@ -112,25 +112,23 @@ func BenchmarkMetered(b *testing.B) {
 	for _, tt := range tests {
 		b.Run(tt.name, func(b *testing.B) {
 			plain, metered, m := bothWays(b, tt.module)
-			fuel := metered.ExportedGlobal(m.Fuel).(api.MutableGlobal)
-			stack := metered.ExportedGlobal(m.Stack).(api.MutableGlobal)
+			c := countersOf(metered, m)
 			f, g := plain.ExportedFunction(tt.export), metered.ExportedFunction(tt.export)
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			// The best of several turns: other processes of the machine disturb single turns.
 			best := [2]time.Duration{time.Hour, time.Hour}
-			used := uint64(0)
+			used := int64(0)
 			for b.Loop() {
 				for i, f := range []api.Function{f, g} {
-					fuel.Set(1 << 60)
-					stack.Set(0)
+					c.fill(1<<60, m.Slice)
 					start := threadTime(b)
 					if _, err := f.Call(b.Context(), tt.arg); err != nil {
 						b.Fatal(err)
 					}
 					best[i] = min(best[i], threadTime(b)-start)
 				}
-				used += 1<<60 - fuel.Get()
+				used += 1<<60 - c.left()
 			}
 			b.ReportMetric(best[1].Seconds()/best[0].Seconds(), "ratio")
 			b.ReportMetric(1e3*best[1].Seconds()*1e7/(float64(used)/float64(b.N)), "ms/10Mfuel")

@@ -15,9 +15,9 @@ import (
 
 // meteredGuest is an instance of a rewritten module.
 type meteredGuest struct {
-	module            api.Module
-	fuel, stack, mark api.MutableGlobal
-	limit             int32
+	module api.Module
+	limit  int32
+	counters
 	*pauser
 }
 
@@ -43,32 +43,20 @@ func instantiate(t *testing.T, module []byte, cfg meter.Config, config wazero.Ru
 	if err := p.start(t.Context(), in, m); err != nil {
 		return nil, err
 	}
-	g := &meteredGuest{
-		pauser: p, module: in, limit: m.StackLimit,
-		fuel:  in.ExportedGlobal(m.Fuel).(api.MutableGlobal),
-		stack: in.ExportedGlobal(m.Stack).(api.MutableGlobal),
-	}
-	g.mark, _ = in.ExportedGlobal(m.Mark).(api.MutableGlobal)
-	return g, nil
+	return &meteredGuest{pauser: p, module: in, limit: m.StackLimit, counters: countersOf(in, m)}, nil
 }
 
 // call gives the guest fuel, calls a function, and returns how the call ended and the fuel used.
 func (g *meteredGuest) call(t *testing.T, fuel int64, name string, args ...uint64) (end string, used int64) {
 	t.Helper()
-	g.fuel.Set(uint64(fuel))
-	g.stack.Set(0)
-	if g.mark != nil {
-		g.mark.Set(uint64(max(0, fuel-g.slice)))
-	}
+	g.fill(fuel, g.slice)
 	_, err := g.module.ExportedFunction(name).Call(t.Context(), args...)
-	left := int64(g.fuel.Get())
+	left := g.left()
 	switch {
-	case err == nil && left >= 0:
-		end = "returned"
-	case err == nil:
-		end = "returned without fuel"
-	case left < 0:
+	case left < 0: // the last instructions may be executed before they are paid
 		end = "out of fuel"
+	case err == nil:
+		end = "returned"
 	case int32(g.stack.Get()) > g.limit:
 		end = "out of stack"
 	default:
@@ -190,8 +178,8 @@ func TestStopped(t *testing.T) {
 				if left := used - fuel; left > 1<<33*8192 {
 					t.Errorf("%d below zero", left)
 				}
-				if mark := g.mark.Get(); got == "out of fuel" && !once(tt.name) && mark != 0 {
-					t.Errorf("it did not pause with its last slice of fuel, but was to do so with less than %d", mark)
+				if rest := g.rest.Get(); got == "out of fuel" && !once(tt.name) && rest != 0 {
+					t.Errorf("it did not pause with its last slice of fuel, but was to do so with %d behind it", rest)
 				}
 				if got == "out of fuel" { // every further call traps as well
 					if _, err := g.module.ExportedFunction("f").Call(t.Context()); err == nil {
@@ -223,7 +211,7 @@ func TestStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := int64(g.fuel.Get())
+	left := g.left()
 	if _, used := g.call(t, 1_000_000, "f"); left != 1_000_000-used {
 		t.Errorf("%d left after the start, and the same work takes %d", left, used)
 	}

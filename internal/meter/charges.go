@@ -25,15 +25,15 @@ type edit struct {
 // place is a position in a body.
 type place struct {
 	at int32 // byte offset from the start of the body
-	// depth is the number of open blocks, including the function's own. For an editStore it is the
-	// outermost frame that a branch reaches, for an editPause the label of the branch.
+	// depth is of an editStore the outermost frame that a branch reaches, of an editPause the label
+	// of the branch.
 	depth int32
 }
 
 type editKind uint8
 
 const (
-	editCharge editKind = iota // takes weight from the fuel; traps if too little is left
+	editCharge editKind = iota // takes weight from the fuel
 	editSized                  // takes fuel according to the size on top of the stack
 	editCall                   // stores the stack in use
 	editCold                   // checks the guest before a cold call
@@ -73,7 +73,6 @@ type charges struct {
 	gap     int64 // see above
 	most    int64 // the largest gap so far
 	called  int32 // the end of the last call instruction
-	pauses  bool  // the guest pauses
 	sized   bool  // some charges depend on a size
 	blocks  int   // blocks that the edits add, see Config.MaxBlocks
 }
@@ -104,7 +103,7 @@ func (c *charges) paySized(at place, in instruction) {
 	if !c.reachable() {
 		return
 	}
-	c.keepGap(at, true)
+	c.gap = 0 // the charge pauses
 	c.grow(int64(in.weight))
 	c.sized = true
 	c.blocks += sizedBlocks
@@ -178,7 +177,7 @@ func (c *charges) postpone(charge int) (weight int64, ok bool) {
 
 // keepGap inserts a pause before an instruction if the gap is too large for it.
 func (c *charges) keepGap(at place, heavy bool) {
-	if c.gap >= longestGap && (heavy || c.gap >= longestGap+cheap) && c.pauses && c.reachable() {
+	if c.gap >= longestGap && (heavy || c.gap >= longestGap+cheap) && c.reachable() {
 		c.pause(at)
 	}
 }

@@ -50,7 +50,7 @@ func (c *code) rewrite(s *reader) ([]byte, error) {
 // addAll rewrites the functions, callees first. The error is that of the first function with one.
 func (c *code) addAll(bodies []reader) (err error) {
 	m := c.added.m
-	g := newGraph(m, bodies, c.added.pauses)
+	g := newGraph(m, bodies)
 	c.facts = newFacts(g)
 	c.bodies = make([][]byte, len(bodies))
 	first := len(m.funcs)
@@ -79,7 +79,7 @@ func (c *code) add(index int, b reader) error {
 	f, m := &c.function, c.added.m
 	*f = function{
 		body:    body{reader: b, m: m, number: index},
-		charges: charges{edits: f.charges.edits[:0], pauses: c.added.pauses},
+		charges: charges{edits: f.charges.edits[:0]},
 		frames:  f.frames[:0], loops: f.loops[:0], targets: f.targets, facts: &c.facts,
 	}
 	f.read(&m.types[m.funcs[index]])

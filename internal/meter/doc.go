@@ -3,16 +3,22 @@
 //
 // # Added parts
 //
-// Metering adds two or three mutable globals behind those of the module. It exports them under
-// names that the module does not use: Fuel, which pays the charges, and Stack, the stack in use. A
-// charge that cannot be paid leaves Fuel below zero and traps. A call that is too deep leaves Stack
-// above its limit and traps. So the host can distinguish these two traps from all others.
+// Metering adds three mutable globals behind those of the module. It exports them under names that
+// the module does not use: Fuel, which pays the charges up to the next pause, Rest, the fuel behind
+// the pause, and Stack, the stack in use. The remaining fuel is the sum of Fuel and Rest.
+//
+// A charge only subtracts from Fuel. A pause tests the sum, and traps if it is negative. So a guest
+// executes at most the weight between two pauses without paying for it, about a microsecond. The
+// sum stays negative. A call that returns before the next pause with a negative sum counts as out
+// of fuel too: the host drops its effects. So a call succeeds if and only if it has all the fuel
+// that it uses, however it is divided into slices. A call that is too deep leaves Stack above its
+// limit and traps. So the host can distinguish these two traps from all others.
 //
 // The unit of fuel is a simple instruction (get, add, load, branch). Slower instructions weigh more
 // (division 8, a call 6, most of SIMD 3, each turn of a loop 2 more); block, end and nop weigh
 // nothing. Fuel is not a time: a loop executes some 5 units per nanosecond, code that waits for
-// memory less than one. An instruction with a size is charged for it at run time before it is
-// executed: 1 for each 2 bytes of memory that are filled or copied, 16,384 for each page that
+// memory less than one. An instruction with a size is charged for it at run time, and the charge
+// pauses: so it is paid before it is executed, however large it is. It costs 1 for each 2 bytes of memory that are filled or copied, 16,384 for each page that
 // memory grows by (the host grows it without a copy), 2 for each entry of a table. The host charges
 // for its own work: host functions may take from Fuel while they are called.
 //
@@ -21,11 +27,11 @@
 // A charge stands at the head of code that is executed as a whole, and pays for it before it runs.
 // Functions and loops always begin with a charge. Code after a branch has a charge of its own,
 // unless it is cheap: then the charge before it pays for both. Such a charge at most doubles, or
-// grows by 16. So an instruction is paid before it is executed, and the excess is less than the
+// grows by 16. So an instruction is charged before it is executed, and the excess is less than the
 // executed weight plus 16 for each charge. There is one exception: a loop that begins with a
 // br_table, as in all functions of Go's compiler, is charged at the ends of the table's target
-// blocks. The instructions before the table, 16 at most, run before they are paid. The caller of a
-// function pays for its entry.
+// blocks. The instructions before the table, 16 at most, run before they are charged. The caller of
+// a function pays for its entry.
 //
 // A loop without calls, cold ones aside, keeps the fuel in a local, and stores it when it is left.
 // If such a loop traps for another reason, Fuel still has its value from before the loop.
@@ -44,12 +50,12 @@
 //
 // # Pauses
 //
-// With a Slice, a guest pauses after each slice of fuel, see pause.go: the engine leaves compiled
-// code, Go can stop the guest for a moment, and the host reads its clock and decides when the next
-// pause is due. Charges at loop heads, and at the entries of functions in a cycle of calls, compare
-// the fuel with a third global, Mark, instead of 0. So do some charges in long code and behind
-// calls, see charges.go. A dispatch loop of Go's compiler, which is charged at the ends of its
-// blocks, pauses at its jumps back. Large fills and copies are done in chunks, see pause.go.
+// A guest pauses after each slice of fuel, see pause.go: the engine leaves compiled code, Go can
+// stop the guest for a moment, and the host reads its clock and decides when the next pause is due.
+// Charges at loop heads, and at the entries of functions in a cycle of calls, test the sign of
+// Fuel. So do some charges in long code and behind calls, see charges.go. A dispatch loop of Go's
+// compiler, which is charged at the ends of its blocks, pauses at its jumps back. Large fills and
+// copies are done in chunks, see pause.go.
 //
 // Between two pauses a guest executes no more than the slice, some 3,000 units of fuel, and one
 // table instruction or memory.init. A memory.init copies at most the data of the module.
@@ -72,8 +78,6 @@
 //   - Added globals, locals, types, functions, the table and its elements come last, so that no
 //     index changes. Each index of the module was checked against the module's own parts. So no
 //     instruction, constant, segment or export can refer to an added part.
-//   - Each body is wrapped in a block with the function's results, and that in a block whose end is
-//     the trap. For the body, the inner block is the function; labels beyond it were refused.
 //   - Encodings that two readers could read differently are refused: LEB128 numbers are bounded,
 //     reserved bytes are one byte, and the opcodes of SIMD, of which the engine uses one byte, must
 //     be in their shortest form.

@@ -69,7 +69,7 @@ func (f *function) read(t *signature) {
 	b := &f.body
 	b.readLocals(t)
 	f.values = b.locals
-	f.charges.begin(place{int32(b.i), 1}, forced, none)
+	f.charges.begin(place{at: int32(b.i)}, forced, none)
 	f.push(b.i, opBlock, signature{results: t.results})
 	for b.ok() && len(f.frames) > 0 {
 		at := b.i
@@ -84,11 +84,8 @@ func (f *function) read(t *signature) {
 	f.cacheLoops()
 }
 
-// place returns an offset as a place in the open blocks.
-func (f *function) place(at int) place { return place{int32(at), int32(len(f.frames))} }
-
 // next returns the place behind the current instruction.
-func (f *function) next() place { return f.place(f.body.i) }
+func (f *function) next() place { return place{at: int32(f.body.i)} }
 
 // instruction reads one instruction.
 func (f *function) instruction(at int) {
@@ -109,13 +106,13 @@ func (f *function) instruction(at int) {
 		f.control(at, op)
 		return
 	case in.scale.sized():
-		f.charges.paySized(f.place(at), in)
+		f.charges.paySized(place{at: int32(at)}, in)
 	default:
-		f.charges.keepGap(f.place(at), access || in.weight > cheap/2)
+		f.charges.keepGap(place{at: int32(at)}, access || in.weight > cheap/2)
 		f.charges.pay(int64(in.weight))
 	}
 	if in.imm == immFunc {
-		f.charges.add(edit{place: f.place(at), kind: editRef, weight: int64(f.body.reference(at)), extra: int64(f.body.i - at)})
+		f.charges.add(edit{place: place{at: int32(at)}, kind: editRef, weight: int64(f.body.reference(at)), extra: int64(f.body.i - at)})
 		return
 	}
 	f.body.immediate(in.imm)
@@ -174,9 +171,9 @@ func (f *function) beforeCall(at int, to *fact) {
 	switch {
 	case f.cold(): // see coldFunction
 	case to.checked:
-		c.keepGap(f.place(at), false)
-	case c.gap+to.gap >= longestGap && c.gap > cheap && c.pauses && c.reachable():
-		c.pause(f.place(at))
+		c.keepGap(place{at: int32(at)}, false)
+	case c.gap+to.gap >= longestGap && c.gap > cheap && c.reachable():
+		c.pause(place{at: int32(at)})
 	}
 }
 
@@ -198,7 +195,7 @@ func (f *function) call(at, typ int, cost int64, to *fact) {
 }
 
 // cold reports whether the call that was read is cold.
-func (f *function) cold() bool { return f.charges.pauses && f.body.cold() }
+func (f *function) cold() bool { return f.body.cold() }
 
 // stack records a call for the count of the stack.
 func (f *function) stack(at int, to *fact) {

@@ -26,14 +26,6 @@ func (o outcome) equal(p outcome) bool {
 		bytes.Equal(o.memory, p.memory)
 }
 
-// fill gives a guest fuel, as the host does.
-func fill(in api.Module, m *meter.Module, fuel uint64) {
-	in.ExportedGlobal(m.Fuel).(api.MutableGlobal).Set(fuel)
-	if m.Mark != "" {
-		in.ExportedGlobal(m.Mark).(api.MutableGlobal).Set(uint64(max(0, int64(fuel)-m.Slice)))
-	}
-}
-
 func outcomeOf(ctx context.Context, m api.Module, arg uint64) (o outcome) {
 	res, err := m.ExportedFunction("f").Call(ctx, arg, arg*3)
 	if err != nil {
@@ -49,14 +41,16 @@ func outcomeOf(ctx context.Context, m api.Module, arg uint64) (o outcome) {
 }
 
 // erratic returns the fuel of a call whose slices are of all sizes.
-func erratic(t *testing.T, in api.Module, m *meter.Module, pause *pauser, arg uint64) uint64 {
+func erratic(t *testing.T, in api.Module, m *meter.Module, pause *pauser, arg uint64) int64 {
+	t.Helper()
 	slice, rng := pause.slice, rand.New(rand.NewPCG(arg, 3))
 	pause.paused = func() { pause.slice = rng.Int64N(1 << rng.IntN(20)) }
 	defer func() { pause.slice, pause.paused = slice, nil }()
 	const much = 1 << 50
-	fill(in, m, much)
+	c := countersOf(in, m)
+	c.fill(much, m.Slice)
 	_ = outcomeOf(t.Context(), in, arg)
-	return much - in.ExportedGlobal(m.Fuel).(api.MutableGlobal).Get()
+	return much - c.left()
 }
 
 // compare runs a generated module unchanged and rewritten, with enough fuel and with too little.
@@ -74,7 +68,7 @@ func compare(t *testing.T, seed uint64, counting, interpreted bool, slice int64)
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
-	pause := newPauser(t, r, slice)
+	pause := newPauser(t, r, m.Slice)
 	var compiled [2]wazero.CompiledModule
 	for i, code := range [][]byte{plain, m.Code} {
 		if compiled[i], err = r.CompileModule(ctx, code); err != nil {
@@ -96,9 +90,9 @@ func compare(t *testing.T, seed uint64, counting, interpreted bool, slice int64)
 	for arg := range uint64(2) {
 		want := outcomeOf(ctx, start(0), arg)
 		in := start(1)
-		fuel := in.ExportedGlobal(m.Fuel).(api.MutableGlobal)
+		c := countersOf(in, m)
 		const much = 1 << 50
-		fill(in, m, much)
+		c.fill(much, m.Slice)
 		last, most := uint64(0), uint64(0)
 		look := func() {
 			now := in.ExportedGlobal("counter").Get()
@@ -108,42 +102,43 @@ func compare(t *testing.T, seed uint64, counting, interpreted bool, slice int64)
 		if got := outcomeOf(ctx, in, arg); !got.equal(want) {
 			t.Fatalf("seed %d, %d: plain: %x %s; metered: %x %s", seed, arg, want.results, want.trap, got.results, got.trap)
 		}
-		if look(); counting && slice > 0 && most > uint64(slice)+longestGap {
+		if look(); counting && most > uint64(m.Slice)+longestGap {
 			t.Errorf("seed %d: %d instructions between two pauses", seed, most)
 		}
 		pause.paused = nil
-		used := much - fuel.Get()
+		used := much - c.left()
 		if again := erratic(t, start(1), m, pause, arg); want.trap == "" && again != used {
 			t.Errorf("seed %d: %d used, and %d with other slices", seed, used, again)
 		}
-		if used > much {
+		if used < 0 {
 			t.Fatalf("seed %d: %d used", seed, used)
 		}
 		if want.trap != "" {
 			continue // after a trap the end of a loop may be unknown
 		}
-		if counting && used+slack < want.counter {
+		if counting && used+slack < int64(want.counter) {
 			t.Errorf("seed %d: %d used, and %d instructions", seed, used, want.counter)
 		}
-		for _, part := range []uint64{0, used / 3, used - 1} {
+		for _, part := range []int64{0, used / 3, used - 1, used} {
 			if used == 0 {
 				break
 			}
 			in := start(1)
-			fuel := in.ExportedGlobal(m.Fuel).(api.MutableGlobal)
-			fill(in, m, part)
+			c := countersOf(in, m)
+			c.fill(part, m.Slice)
 			got := outcomeOf(ctx, in, arg)
-			if got.trap == "" || int64(fuel.Get()) >= 0 {
-				t.Errorf("seed %d: %d of %d: %q with %d left", seed, part, used, got.trap, int64(fuel.Get()))
+			if enough := part == used; enough != (c.left() >= 0) || enough && !got.equal(want) {
+				t.Errorf("seed %d: %d of %d: %q with %d left", seed, part, used, got.trap, c.left())
 			}
-			if counting && got.counter > part+slack {
+			if counting && got.counter > uint64(part)+longestGap {
 				t.Errorf("seed %d: %d instructions with fuel for %d", seed, got.counter, part)
 			}
 		}
 	}
 }
 
-// longestGap bounds the weight between two pauses in addition to a slice.
+// longestGap bounds the weight between two pauses in addition to a slice, and what a guest may
+// execute without fuel.
 const longestGap = 3000
 
 // slack is the weight that may be executed before it is paid: a table of branches at the head of a
@@ -157,7 +152,7 @@ func TestGenerated(t *testing.T) {
 		n = 30
 	}
 	for seed := range n {
-		compare(t, seed, seed%2 == 0, seed%3 == 0, []int64{0, 1, 50, 1000}[seed%4])
+		compare(t, seed, seed%2 == 0, seed%3 == 0, []int64{1, 50, 1000, 40_000}[seed%4])
 	}
 }
 

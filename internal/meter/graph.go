@@ -41,8 +41,8 @@ func (t *fact) join(f *fact) {
 	t.stack, t.gap = max(t.stack, f.stack), max(t.gap, f.gap)
 }
 
-// newGraph reads the calls of all functions. cold calls are edges if there are no pauses.
-func newGraph(m *module, bodies []reader, pauses bool) *graph {
+// newGraph reads the calls of all functions.
+func newGraph(m *module, bodies []reader) *graph {
 	g := &graph{m: m, bodies: bodies, edges: make([][]int32, len(m.funcs)+len(m.types)), targets: make(map[int][]int)}
 	first := make(map[string]int)
 	for i, t := range m.types {
@@ -60,7 +60,7 @@ func newGraph(m *module, bodies []reader, pauses bool) *graph {
 		}
 	}
 	for i, b := range bodies {
-		g.read(body{reader: b, m: m, number: m.imported + i}, pauses)
+		g.read(body{reader: b, m: m, number: m.imported + i})
 	}
 	g.sort()
 	return g
@@ -69,7 +69,7 @@ func newGraph(m *module, bodies []reader, pauses bool) *graph {
 func (g *graph) edge(from, to int) { g.edges[from] = append(g.edges[from], int32(to)) } //nolint:gosec // limited
 
 // read reads the calls of a function, up to the first fault.
-func (g *graph) read(b body, pauses bool) {
+func (g *graph) read(b body) {
 	b.readLocals(&g.m.types[g.m.funcs[b.number]])
 	for b.ok() && b.left() > 0 {
 		at := b.i
@@ -96,7 +96,7 @@ func (g *graph) read(b body, pauses bool) {
 		default:
 			b.immediate(in.imm)
 		}
-		if to >= 0 && b.ok() && !(pauses && b.cold()) {
+		if to >= 0 && b.ok() && !b.cold() {
 			g.edge(b.number, to)
 		}
 	}

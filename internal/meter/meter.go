@@ -13,7 +13,7 @@ type Config struct {
 	// fuel.
 	Init int64
 	// Slice is the fuel up to the guest's first pause. The host sets the fuel up to each further
-	// pause, see PauseModule. 0: the guest never pauses.
+	// pause, see PauseModule. Default 40,000.
 	Slice int64
 	// Chunk is the number of bytes that one instruction fills or copies at most between two pauses.
 	// Default 1 MiB.
@@ -48,22 +48,22 @@ type Config struct {
 type Module struct {
 	// Code is the rewritten module. It shares no memory with the input.
 	Code []byte
-	// Fuel is the name of the exported mutable i64 global with the remaining fuel. It is negative
-	// after a charge that could not be paid; then every call traps until the host sets it again.
+	// Fuel is the name of the exported mutable i64 global with the fuel up to the next pause. It is
+	// negative when a pause is due.
 	Fuel string
+	// Rest is the name of the exported mutable i64 global with the fuel behind the next pause. The
+	// host sets it whenever it sets Fuel. The sum of both is the remaining fuel. If the sum is
+	// negative after a call, the guest ran out of fuel, even if the call returned.
+	Rest string
 	// Stack is the name of the exported mutable i32 global with the stack in use. The host sets it
 	// to 0 before each call from outside. It exceeds StackLimit after a call that trapped for its
 	// depth, and at no other time.
 	Stack string
-	// Mark is the name of the exported mutable i64 global with the fuel below which the guest
-	// pauses. The host sets it whenever it sets Fuel. It is never negative. The name is empty
-	// without a Slice.
-	Mark string
-	// Slice is Config.Slice.
+	// Slice is Config.Slice, or its default.
 	Slice int64
 	// Arm is the name of the exported function that receives the host's function for pauses, see
-	// PauseModule. The host calls it before all others. The name is empty without a Slice, or if
-	// the module has no function.
+	// PauseModule. The host calls it before all others. The name is empty if the module has no
+	// function.
 	Arm string
 	// Start is the name of the exported function that was the module's start function, or empty.
 	// The host calls it once, after it has armed the instance: if it traps, the instance exists, so
@@ -149,6 +149,9 @@ func (c Config) withDefaults() Config {
 		if *v == 0 {
 			*v = to
 		}
+	}
+	if c.Slice <= 0 {
+		c.Slice = 40_000
 	}
 	if c.Stack <= 0 {
 		c.Stack = 8 << 20

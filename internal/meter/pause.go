@@ -8,9 +8,11 @@ import (
 
 // The pause is a function behind those of the module, so that no index changes and no code of the
 // module can refer to it. Loop heads and the entries of functions in a cycle of calls call it when
-// the fuel is below Mark: every long execution passes one of these. Without fuel it traps. Else it
-// calls the host's function, which returns the next Mark. The engine leaves compiled code for that
-// call, so the host's runtime can stop the guest and the host can read its clock.
+// Fuel is negative: every long execution passes one of these. It traps if Fuel and Rest together
+// are negative, and no other code tests the remaining fuel. Else it calls the host's function,
+// which returns the next slice, and divides the remaining fuel: the slice is Fuel, and what is
+// behind it is Rest. The engine leaves compiled code for that call, so the host's runtime can stop
+// the guest and the host can read its clock.
 //
 // An import of the host's function would precede the functions of the module and change each index.
 // So the function is an entry of a table behind those of the module. The host sets the entry after
@@ -19,9 +21,9 @@ import (
 // Other charges do not call the pause: the compiler generates slower code around a call, even if it
 // is executed rarely.
 
-// The host's function receives the remaining fuel and returns the mark, which is not negative. To
-// get a reference to its function, the host instantiates the module PauseHelper, which imports the
-// function by these names, and calls its export.
+// The host's function receives the remaining fuel and returns the next slice, which is not negative
+// and not more. To get a reference to its function, the host instantiates the module PauseHelper,
+// which imports the function by these names, and calls its export.
 const (
 	PauseModule   = "rtr_meter"
 	PauseFunction = "pause"
@@ -47,30 +49,27 @@ func (w *writer) chargeAt(e *edit, entry bool) {
 		// the loop starts again: the compiler treats the code behind as if there were no call
 		to = 0
 	}
-	switch pauses := w.added.pauses && (entry || e.pauses); {
+	switch pauses := entry || e.pauses; {
 	case pauses && e.weight > 0:
 		w.less(e.weight)
-		w.put()
-		w.pause(e.weight, to) // it also traps
+		w.keep()
+		w.pause(e.weight, to)
 	case pauses:
 		w.get()
 		w.pause(0, to)
 	case e.weight > 0:
-		w.charge(e.weight)
+		w.less(e.weight)
+		w.put()
 	}
 }
 
 // here is the target of a pause that does not continue at a label.
 const here = -1
 
-// pause takes the fuel from the top of the stack: if fuel < mark { call pause; if to is a label:
+// pause takes the fuel from the top of the stack: if fuel < 0 { call pause; if to is a label:
 // fuel += weight; goto to }
 func (w *writer) pause(weight, to int64) {
-	if w.cached {
-		w.constant(opI64Const, 0)
-	} else {
-		w.global(opGlobalGet, w.added.mark)
-	}
+	w.constant(opI64Const, 0)
 	w.op(opI64LtS, opIf, emptyBlock)
 	if w.cached {
 		w.move(editStore)
@@ -84,7 +83,6 @@ func (w *writer) pause(weight, to int64) {
 		if weight > 0 {
 			w.less(-weight)
 			w.put()
-			w.op(opDrop)
 		}
 		w.op(opBr)
 		w.b = appendUint(w.b, uint64(to+1))
@@ -181,7 +179,7 @@ func (a *additions) appendFunctions(b []byte) []byte {
 		(*writer).pauseFunction, (*writer).armFunction, (*writer).coldFunction,
 		func(w *writer) { w.bulkFunction(bulkCopy) }, func(w *writer) { w.bulkFunction(bulkFill) },
 	}[:a.functions()] {
-		w := writer{added: a, b: []byte{0}} // no locals
+		w := writer{added: a}
 		write(&w)
 		w.op(opEnd)
 		b = appendSized(b, w.b)
@@ -189,20 +187,31 @@ func (a *additions) appendFunctions(b []byte) []byte {
 	return b
 }
 
-// pauseFunction writes the pause.
+// pauseFunction writes the pause: total = fuel + rest; if total < 0 { unreachable }; fuel =
+// host(total); rest = total - fuel
 func (w *writer) pauseFunction() {
+	w.op(1, 1, typeI64)
 	w.global(opGlobalGet, w.added.fuel)
+	w.global(opGlobalGet, w.added.rest)
+	w.op(opI64Add)
+	w.local(opLocalTee, 0)
 	w.constant(opI64Const, 0)
 	w.op(opI64LtS, opIf, emptyBlock, opUnreachable, opEnd)
-	w.global(opGlobalGet, w.added.fuel)
+	w.local(opLocalGet, 0)
+	w.local(opLocalGet, 0)
 	w.constant(opI32Const, 0)
 	w.op(opCallIndirect)
 	w.b = appendUint(appendUint(w.b, uint64(len(w.added.m.types)+typeHost)), w.added.table)
-	w.global(opGlobalSet, w.added.mark)
+	w.local(opLocalTee, 0)
+	w.global(opGlobalSet, w.added.fuel)
+	w.local(opLocalGet, 0)
+	w.op(opI64Sub)
+	w.global(opGlobalSet, w.added.rest)
 }
 
 // armFunction writes the function that receives the host's function.
 func (w *writer) armFunction() {
+	w.op(0) // no locals
 	w.constant(opI32Const, 0)
 	w.local(opLocalGet, 0)
 	w.local(opTableSet, w.added.table)
@@ -211,8 +220,9 @@ func (w *writer) armFunction() {
 // coldFunction writes the function that is called before a cold call: it pauses if it is time, and
 // adds its parameter to the stack in use, see function.coldStack.
 func (w *writer) coldFunction() {
+	w.op(0) // no locals
 	w.global(opGlobalGet, w.added.fuel)
-	w.global(opGlobalGet, w.added.mark)
+	w.constant(opI64Const, 0)
 	w.op(opI64LtS, opIf, emptyBlock, opCall)
 	w.b = appendUint(w.b, w.added.pause)
 	w.op(opEnd)
@@ -224,9 +234,6 @@ func (w *writer) coldFunction() {
 	w.constant(opI32Const, int64(w.added.m.cfg.Stack))
 	w.op(opI32GtS, opIf, emptyBlock, opUnreachable, opEnd)
 }
-
-// markOf returns the mark for an amount of fuel.
-func markOf(fuel, slice int64) int64 { return max(0, fuel-slice) }
 
 // One instruction can fill or copy all of the memory, 64 MiB in 20 ms, without a pause. So a call
 // of an added function precedes each fill or copy of more than Config.Chunk bytes. The function
@@ -270,6 +277,7 @@ const (
 // bulkFunction writes the code of an added function that fills or copies.
 func (w *writer) bulkFunction(bulk byte) {
 	chunk := int64(w.added.m.cfg.Chunk)
+	w.op(0) // no locals
 	w.within(bulkTo)
 	if bulk == bulkCopy {
 		w.within(bulkFrom)

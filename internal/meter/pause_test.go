@@ -18,17 +18,34 @@ type pauser struct {
 	paused func() // called at each pause, if not nil
 }
 
-// newPauser registers the function in a runtime. It sets the mark one slice below the remaining
-// fuel.
+// counters are the counters of an instance.
+type counters struct{ fuel, rest, stack api.MutableGlobal }
+
+func countersOf(in api.Module, m *meter.Module) counters {
+	global := func(name string) api.MutableGlobal { return in.ExportedGlobal(name).(api.MutableGlobal) }
+	return counters{fuel: global(m.Fuel), rest: global(m.Rest), stack: global(m.Stack)}
+}
+
+// fill gives a guest fuel before a call, as the host does.
+func (c counters) fill(fuel, slice int64) {
+	first := min(fuel, slice)
+	c.fuel.Set(uint64(first))
+	c.rest.Set(uint64(fuel - first))
+	c.stack.Set(0)
+}
+
+// left returns the remaining fuel.
+func (c counters) left() int64 { return int64(c.fuel.Get()) + int64(c.rest.Get()) }
+
+// newPauser registers the function in a runtime. It returns the slice, or the rest if that is less.
 func newPauser(tb testing.TB, r wazero.Runtime, slice int64) *pauser {
 	tb.Helper()
 	p := &pauser{slice: slice}
 	host := api.GoModuleFunc(func(_ context.Context, _ api.Module, stack []uint64) {
-		fuel := int64(stack[0])
 		if p.paused != nil {
 			p.paused()
 		}
-		stack[0] = uint64(max(0, fuel-p.slice))
+		stack[0] = uint64(min(int64(stack[0]), p.slice))
 	})
 	i64 := []api.ValueType{api.ValueTypeI64}
 	_, err := r.NewHostModuleBuilder(meter.PauseModule).NewFunctionBuilder().WithGoModuleFunction(host, i64, i64).Export(meter.PauseFunction).Instantiate(tb.Context())

@@ -225,9 +225,7 @@ func (g *guest) instantiate(b *testing.B, config wazero.ModuleConfig) api.Module
 
 func (g *guest) refuel(in api.Module) {
 	if g.metered != nil {
-		in.ExportedGlobal(g.metered.Fuel).(api.MutableGlobal).Set(math.MaxInt64 / 2)
-		in.ExportedGlobal(g.metered.Mark).(api.MutableGlobal).Set(math.MaxInt64/2 - uint64(g.pause.slice))
-		in.ExportedGlobal(g.metered.Stack).(api.MutableGlobal).Set(0)
+		countersOf(in, g.metered).fill(math.MaxInt64/2, g.pause.slice)
 	}
 }
 

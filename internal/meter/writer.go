@@ -5,35 +5,24 @@ type writer struct {
 	added       *additions
 	b           []byte
 	depth, size uint64 // locals: stack in use including this call, operand of a sized charge
-	// locals: the fuel in a loop without calls, and below what there is none, see move
-	cache, below uint64
+	cache       uint64 // local: the fuel in a loop without calls
 	// local: the fuel that was stored last; reading the global again takes longer
 	spare   uint64
 	cached  bool  // the fuel is in the local
 	tracked bool  // the function counts its stack
 	cold    int64 // see function.coldStack
-	trap    int64 // label of the block that ends in the trap
 }
 
 // function writes the rewritten code of a function.
 func (w *writer) function(f *function) {
 	w.locals(f)
 	w.cold = f.coldStack()
-	w.op(opBlock, emptyBlock)
-	if f.cached {
-		w.op(opBlock, emptyBlock)
-	}
-	w.op(opBlock)
-	w.op(w.added.resultType(f.body.number)...)
 	done := f.charges.edits[0].at
 	for i := range f.charges.edits {
 		e := &f.charges.edits[i]
 		w.op(f.body.b[done:e.at]...)
 		done = e.at
-		w.cached, w.trap = e.cached, int64(e.depth)
-		if f.cached && !e.cached {
-			w.trap++ // outside of the block that stores the local
-		}
+		w.cached = e.cached
 		if i == 0 {
 			w.chargeAt(e, f.entry)
 			if f.tracked {
@@ -44,12 +33,6 @@ func (w *writer) function(f *function) {
 		done += w.edit(e)
 	}
 	w.op(f.body.b[done:]...)
-	w.op(opReturn, opEnd)
-	if f.cached {
-		w.move(editStore)
-		w.op(opEnd)
-	}
-	w.op(opUnreachable, opEnd)
 }
 
 // edit writes an insertion and returns the number of bytes of the body that it replaces.
@@ -75,10 +58,8 @@ func (w *writer) edit(e *edit) (replaced int32) {
 		w.local(opTableGet, w.added.table)
 		return int32(e.extra)
 	case editPause:
-		if w.added.pauses {
-			w.get()
-			w.pause(0, int64(e.depth))
-		}
+		w.get()
+		w.pause(0, int64(e.depth))
 	}
 	return 0
 }
@@ -109,11 +90,7 @@ func (w *writer) locals(f *function) {
 	longs, next = 1, next+1
 	if f.cached {
 		w.cache = next
-		longs, next = 2, next+1
-		if w.added.pauses {
-			w.below = next
-			longs = 3
-		}
+		longs = 2
 	}
 	w.b = appendUint(w.b, uint64(f.body.groups)+uint64(min(words, 1)+min(longs, 1)))
 	w.op(f.body.declared...)
@@ -130,36 +107,15 @@ func (w *writer) local(op byte, index uint64)  { w.b = appendUint(append(w.b, op
 func (w *writer) global(op byte, index uint64) { w.b = appendUint(append(w.b, op), index) }
 func (w *writer) constant(op byte, v int64)    { w.b = appendInt(append(w.b, op), v) }
 
-// move copies the fuel into the local or back. With pauses, the local holds the fuel up to the next
-// pause: a loop head tests its sign.
+// move copies the fuel into the local or back.
 func (w *writer) move(kind editKind) {
 	if kind == editLoad {
 		w.global(opGlobalGet, w.added.fuel)
-		if w.added.pauses {
-			w.global(opGlobalGet, w.added.mark)
-			w.op(opI64Sub)
-		}
 		w.local(opLocalSet, w.cache)
-		if w.added.pauses {
-			w.constant(opI64Const, 0)
-			w.global(opGlobalGet, w.added.mark)
-			w.op(opI64Sub)
-			w.local(opLocalSet, w.below)
-		}
 		return
 	}
 	w.local(opLocalGet, w.cache)
-	if w.added.pauses {
-		w.global(opGlobalGet, w.added.mark)
-		w.op(opI64Add)
-	}
 	w.global(opGlobalSet, w.added.fuel)
-}
-
-// charge takes a constant from the fuel: fuel -= weight; if fuel < 0 goto trap
-func (w *writer) charge(weight int64) {
-	w.less(weight)
-	w.check()
 }
 
 // less subtracts a constant from the fuel and leaves the difference on the stack.
@@ -177,8 +133,17 @@ func (w *writer) get() {
 	}
 }
 
-// put stores the fuel from the top of the stack and leaves it there.
+// put stores the fuel from the top of the stack.
 func (w *writer) put() {
+	if w.cached {
+		w.local(opLocalSet, w.cache)
+	} else {
+		w.global(opGlobalSet, w.added.fuel)
+	}
+}
+
+// keep stores the fuel from the top of the stack and leaves it there.
+func (w *writer) keep() {
 	if w.cached {
 		w.local(opLocalTee, w.cache)
 	} else {
@@ -188,19 +153,8 @@ func (w *writer) put() {
 	}
 }
 
-// check stores the fuel from the top of the stack and traps if it is negative.
-func (w *writer) check() {
-	w.put()
-	if w.cached && w.added.pauses {
-		w.local(opLocalGet, w.below)
-	} else {
-		w.constant(opI64Const, 0)
-	}
-	w.op(opI64LtS, opBrIf)
-	w.b = appendUint(w.b, uint64(w.trap))
-}
-
-// sized charges a weight and the size on top of the stack, which stays there.
+// sized charges a weight and the size on top of the stack, which stays there. The pause traps before
+// an instruction that cannot be paid.
 func (w *writer) sized(s scale, weight int64) {
 	w.local(opLocalTee, w.size)
 	w.get()
@@ -216,7 +170,8 @@ func (w *writer) sized(s scale, weight int64) {
 	w.op(opI64Sub)
 	w.constant(opI64Const, weight)
 	w.op(opI64Sub)
-	w.check()
+	w.keep()
+	w.pause(0, here)
 }
 
 // guard adds the frame to the stack in use: depth = stack + frame; if depth > limit { stack =

@@ -93,8 +93,34 @@ func (in *Instance) initialize(ctx context.Context) (err error) {
 			return fmt.Errorf("_initialize: %w", in.Explain(err))
 		}
 	}
-	in.session, err = in.engine.Protocol.Attach(ctx, in)
+	session, err := in.engine.Protocol.Attach(ctx, in)
+	if err == nil {
+		err = in.unpaid()
+	}
+	in.session = session
 	return err
+}
+
+// unpaid returns an error if the guest has used more fuel than it had. A function may return all
+// the same, see package meter.
+func (in *Instance) unpaid() error {
+	if errors.Is(in.scope.Ended(), host.ErrFuel) {
+		return in.Explain(host.ErrFuel)
+	}
+	return nil
+}
+
+// payer is the session of an instance whose calls fail if they were not paid.
+type payer Instance
+
+// Handle implements [host.Session].
+func (p *payer) Handle(ctx context.Context, batch []*event.Delta, size int) ([]plugins.Result, error) {
+	in := (*Instance)(p)
+	results, err := in.session.Handle(ctx, batch, size)
+	if err == nil {
+		err = in.unpaid()
+	}
+	return results, err
 }
 
 // arm enables the pauses of an instance. No code of the guest has run before.
@@ -110,7 +136,7 @@ func (in *Instance) arm(ctx context.Context) error {
 // Handle passes a batch to the instance. If usable is false, the caller must close the instance: it
 // has trapped, exited or given a malformed answer, or it is worn out.
 func (in *Instance) Handle(ctx context.Context, batch []*event.Delta, size int) (results []plugins.Result, usable bool, err error) {
-	results, err = in.scope.Handle(ctx, batch, size, in.session)
+	results, err = in.scope.Handle(ctx, batch, size, (*payer)(in))
 	in.engine.fuel.Add(float64(in.scope.Used()))
 	in.calls++
 	in.measure()

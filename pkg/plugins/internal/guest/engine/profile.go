@@ -17,14 +17,14 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// profiler divides the fuel of a call among the functions of a guest. It reads the counter whenever
-// a function begins or ends, so the sum is exactly the fuel of the call. It implements
+// profiler divides the fuel of a call among the functions of a guest. It reads the fuel whenever a
+// function begins or ends, so the sum is exactly the fuel of the call. It implements
 // [experimental.FunctionListenerFactory] and [experimental.FunctionListener].
 type profiler struct {
 	functions int // of the module without the added ones
 
-	fuel  api.Global // nil: no call is measured
-	last  int64      // the fuel when a function began or ended last
+	used  func() int64 // the fuel of the call; nil: no call is measured
+	last  int64        // the fuel when a function began or ended last
 	stack []api.FunctionDefinition
 	by    map[api.FunctionDefinition]*callrecord.Function
 	place []string // the functions that a trap has ended
@@ -46,7 +46,7 @@ func (p *profiler) NewFunctionListener(f api.FunctionDefinition) experimental.Fu
 func (p *profiler) Before(_ context.Context, _ api.Module, f api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
 	p.count()
 	p.stack = append(p.stack, f)
-	if p.fuel != nil {
+	if p.used != nil {
 		p.of(f).Calls++
 	}
 }
@@ -69,22 +69,22 @@ func (p *profiler) Abort(_ context.Context, _ api.Module, f api.FunctionDefiniti
 			break
 		}
 	}
-	if p.fuel != nil && len(p.place) < longestPlace {
+	if p.used != nil && len(p.place) < longestPlace {
 		p.place = append(p.place, functionName(f))
 	}
 }
 
 // count adds the fuel since the last count to the running function.
 func (p *profiler) count() {
-	if p.fuel == nil {
+	if p.used == nil {
 		return
 	}
 	var running api.FunctionDefinition
 	if n := len(p.stack); n > 0 {
 		running = p.stack[n-1]
 	}
-	now := max(0, int64(p.fuel.Get()))
-	p.of(running).Fuel += p.last - now
+	now := p.used()
+	p.of(running).Fuel += now - p.last
 	p.last = now
 }
 
@@ -136,10 +136,10 @@ func (p *profiler) sorted() []callrecord.Function {
 // engine was made for a replay.
 func (in *Instance) Profile(ctx context.Context, batch []*event.Delta, size int, o *callrecord.Outcome) ([]plugins.Result, error) {
 	p := in.engine.profiler
-	p.fuel, p.last, p.by = in.module.ExportedGlobal(in.engine.metered.Fuel), int64(in.engine.Limits.Fuel), make(map[api.FunctionDefinition]*callrecord.Function)
+	p.used, p.last, p.by = in.scope.Used, 0, make(map[api.FunctionDefinition]*callrecord.Function)
 	results, _, err := in.Handle(ctx, batch, size)
 	p.count()
-	p.fuel = nil
+	p.used = nil
 	o.Fuel, o.FuelLimit, o.Place, o.Functions = in.Used(), int64(in.engine.Limits.Fuel), p.place, p.sorted()
 	return results, err
 }

@@ -55,7 +55,7 @@ var (
 
 // tank is the fuel of one instance. It uses the counters that package meter adds to a module.
 type tank struct {
-	fuel, stack, mark api.MutableGlobal
+	fuel, stack, rest api.MutableGlobal
 	limit             int32 // of the stack
 	filled            int64 // the fuel at the start of the call
 
@@ -74,7 +74,7 @@ func (t *tank) nativeStack() uint64 { return 2 * uint64(max(t.deepest, 0)) }
 func newTank(m api.Module, metered *meter.Module) tank {
 	return tank{
 		fuel: m.ExportedGlobal(metered.Fuel).(api.MutableGlobal), stack: m.ExportedGlobal(metered.Stack).(api.MutableGlobal),
-		mark:  m.ExportedGlobal(metered.Mark).(api.MutableGlobal),
+		rest:  m.ExportedGlobal(metered.Rest).(api.MutableGlobal),
 		limit: metered.StackLimit, slice: MaxSlice,
 	}
 }
@@ -82,34 +82,35 @@ func newTank(m api.Module, metered *meter.Module) tank {
 // fill is called before each call of the guest.
 func (t *tank) fill(fuel int64) {
 	t.filled = fuel
-	t.fuel.Set(uint64(fuel))
-	t.mark.Set(uint64(max(0, fuel-t.slice)))
+	first := min(fuel, t.slice)
+	t.fuel.Set(uint64(first))
+	t.rest.Set(uint64(fuel - first))
 	t.stack.Set(0)
 }
 
-// used returns the fuel since the last fill. An operation without enough fuel was not executed.
-func (t *tank) used() int64 { return t.filled - max(int64(t.fuel.Get()), 0) }
+// used returns the fuel since the last fill, at most what was filled.
+func (t *tank) used() int64 { return t.filled - max(t.left(), 0) }
 
-// left returns the remaining fuel.
-func (t *tank) left() int64 { return int64(t.fuel.Get()) }
+// left returns the remaining fuel. It is negative if the guest has used more than it had.
+func (t *tank) left() int64 { return int64(t.fuel.Get()) + int64(t.rest.Get()) }
 
 // charge uses fuel for work of the host. It ends the guest if there is too little.
 func (t *tank) charge(fuel int64) {
-	left := int64(t.fuel.Get()) - fuel
-	t.fuel.Set(uint64(left))
-	if left < 0 {
+	t.fuel.Set(uint64(int64(t.fuel.Get()) - fuel))
+	if t.left() < 0 {
 		panic(ErrFuel) //nolint:forbidigo // how wazero unwinds a guest
 	}
 }
 
-// why returns the error of a trap that a counter or a pause caused, or nil.
+// why returns the error of a call that a counter or a pause ended, or nil. A guest pays its last
+// instructions, up to a pause, after it has executed them: a call may return without enough fuel.
 func (t *tank) why() error {
 	switch {
 	case t.fuel == nil:
 		return nil
 	case t.ended != nil:
 		return t.ended
-	case int64(t.fuel.Get()) < 0:
+	case t.left() < 0:
 		return ErrFuel
 	case int32(t.stack.Get()) > t.limit:
 		return ErrStack

@@ -15,7 +15,7 @@ func FuzzLookup(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	full := tank{fuel: &global{}, stack: &global{}, mark: &global{}}
+	full := tank{fuel: &global{}, stack: &global{}, rest: &global{}}
 	full.fill(1 << 60)
 	h := &Host{lookup: onlyPods{f}, granted: map[Index]bool{{"pods", "byNode"}: true, {"nodes", ""}: true}}
 	f.Fuzz(func(t *testing.T, text string) {

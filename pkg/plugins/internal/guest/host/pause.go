@@ -34,9 +34,9 @@ func nextSlice(slice int64, took time.Duration) int64 {
 	return min(MaxSlice, 2*slice)
 }
 
-// pause is called by a guest with its remaining fuel. It returns the fuel at the next pause, or
+// pause is called by a guest with its remaining fuel. It returns the fuel up to the next pause, or
 // ends the guest.
-func (s *Scope) pause(ctx context.Context, fuel int64) (mark int64) {
+func (s *Scope) pause(ctx context.Context, fuel int64) (slice int64) {
 	t, now := &s.tank, s.host.clock.Now()
 	t.deepest = max(t.deepest, int32(t.stack.Get()))
 	switch {
@@ -47,7 +47,7 @@ func (s *Scope) pause(ctx context.Context, fuel int64) (mark int64) {
 	default:
 		t.slice = nextSlice(t.slice, now.Sub(t.paused))
 		t.paused = now
-		return max(0, fuel-t.slice)
+		return min(fuel, t.slice)
 	}
 	panic(t.ended) //nolint:forbidigo // how wazero unwinds a guest
 }
