@@ -236,6 +236,7 @@ func TestHostileStart(t *testing.T) {
 		{name: "loop in _initialize", guest: loop("_initialize"), load: true, want: tooMuch},
 		{name: "loop in the start section", guest: section(forEver()), load: true, want: "its start section: out of fuel: its start takes more than 5000000 " + tooMuch},
 		{name: "deep recursion in the start section", guest: section(opCall, 3), limits: "initFuel: 500M", load: true, want: "its start section: its calls are nested too deeply"},
+		{name: "too little fuel for the last instructions of the start", guest: init(turns(1400), straight(300), constant(opI32, 0)), limits: "initFuel: 10k", load: true, want: "its start takes more than 10000 " + tooMuch},
 		{name: "trap in the start section", guest: section(opUnreachable), load: true, want: "its start section: the guest trapped: unreachable"},
 		{name: "deep recursion in _initialize", guest: deep, limits: "initFuel: 500M", load: true, want: "nested too deeply"},
 		{name: "exit in _initialize", guest: exits, load: true, want: "exited with code 3"},

@@ -3,6 +3,7 @@ package wasm_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,12 @@ func turns(n int64) []byte {
 	return code(constant(opI32, n), opSet, 2, opLoop, empty, opGet, 2, constant(opI32, -1), opAdd, 0x22 /* local.tee */, 2, opBrIf, 0, opEnd)
 }
 
+// straight is 2n instructions with a charge of their own, in which the guest never pauses: it returns
+// before it is stopped.
+func straight(n int) []byte {
+	return code(constant(opI32, 1), opIf, empty, slices.Repeat(code(constant(opI32, 1), opDrop), n), opEnd)
+}
+
 // TestLimits reaches each limit of a delta, and compares the error.
 func TestLimits(t *testing.T) {
 	two := events(`{"data":1}`, `{"data":2}`)
@@ -49,6 +56,7 @@ func TestLimits(t *testing.T) {
 	}{
 		{"fuel", guest(forEver(), constant(opI64, 0)), "", "one delta takes more than 75000000 instructions: raise limits.fuel", "fuel"},
 		{"less fuel", guest(turns(10_000), constant(opI64, 0)), "fuel: 20k", "more than 20000 instructions", "fuel"},
+		{"fuel up to a place without a pause", guest(turns(1400), straight(300), constant(opI64, 0)), "fuel: 10k", "more than 10000 instructions", "fuel"},
 		{"memory", grow, "memory: 1536Ki", "trapped: unreachable", "trap"},
 		{"stack", guest(opGet, 0, opGet, 1, opCall, 2), "", "nested too deeply", "stack"},
 		{"output", guest(constant(opI64, 0x100<<32|2000)), "output: 1Ki", "2000 bytes, at most 1024 (limits.output)", ""},
