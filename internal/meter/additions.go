@@ -14,6 +14,7 @@ type additions struct {
 	table             uint64 // see refs
 	pauses            bool   // the module gets functions for pauses
 	bulk              bool   // the module gets functions that fill and copy, see pause.go
+	blocks            list   // types whose results are also the results of added blocks
 	refs              list   // functions that the added table contains, see slot
 }
 
@@ -129,7 +130,7 @@ func appendMore(section []byte, items int) []byte {
 	return append(appendUint(make([]byte, 0, len(section)+64*(items+1)), n+uint64(items)), section[length:]...)
 }
 
-// The added types, in this order, behind the types of the module.
+// The added types, in this order, behind the types of the module. The types of blocks follow them.
 const (
 	typePause = iota // the added function that calls the host for a pause
 	typeHost         // the host's function
@@ -139,18 +140,36 @@ const (
 	ownTypes         // the number of these types
 )
 
+// resultType returns the type of a block with the results of a function.
+func (a *additions) resultType(function int) []byte {
+	typ := a.m.funcs[function]
+	switch t := &a.m.types[typ]; {
+	case len(t.results) == 0:
+		return []byte{emptyBlock}
+	case len(t.results) == 1:
+		return t.results
+	case len(t.params) > 0:
+		typ = len(a.m.types) + ownTypes + a.blocks.lookup(typ)
+	}
+	return appendInt(nil, int64(typ))
+}
+
 func (a *additions) typeSection(old []byte) []byte {
 	if !a.pauses {
 		return old
 	}
-	return append(
-		appendMore(old, ownTypes),
+	b := append(
+		appendMore(old, ownTypes+len(a.blocks.all)),
 		0x60, 0, 0, // typePause
 		0x60, 1, typeI64, 1, typeI64,
 		0x60, 1, typeFuncref, 0,
 		0x60, 1, typeI32, 0,
 		0x60, 3, typeI32, typeI32, typeI32, 3, typeI32, typeI32, typeI32,
 	)
+	for _, t := range a.blocks.all {
+		b = appendSized(append(b, 0x60, 0), a.m.types[t].results)
+	}
+	return b
 }
 
 func (a *additions) functionSection(old []byte) []byte {

@@ -35,7 +35,8 @@ type editKind uint8
 const (
 	editCharge editKind = iota // takes weight from the fuel
 	editSized                  // takes fuel according to the size on top of the stack
-	editCall                   // stores the stack in use
+	editHost                   // stores the stack in use behind a call of the host
+	editReturn                 // replaces a return by a branch of a function that counts its stack
 	editCold                   // checks the guest before a cold call
 	editLoad                   // copies the fuel into a local, if cached
 	editStore                  // copies the fuel back, if cached
@@ -59,27 +60,61 @@ const (
 // place: the charge that pays for it, and the gap.
 //
 // The gap is the largest weight that can have been executed since the last pause or function entry
-// on any way to the place. Loop heads pause, and so do the entries of functions in a cycle of
-// calls. Three kinds of code remain: code without loops, which may be as long as a module; code
-// behind calls, since many nested calls may return one after another; and functions in no cycle of
-// calls. So a pause is inserted wherever the gap would exceed longestGap. A called function in a
-// cycle may return with a gap as large, so a pause also precedes a memory access behind such a
-// call. Only little code that takes no time is exempt. A called function in no cycle adds its
-// largest gap.
+// on any way to the place. Loop heads pause, and so do chosen functions, at their entry and before
+// they return, and calls by a chosen type, before and behind them, see graph. What remains
+// is code without loops and without cycles, which may be as long as a module. So a pause is
+// inserted wherever the gap would exceed longestGap; only little code that takes no time is exempt.
+// A function with a large gap pauses at its entry.
+//
+// A pause ends a slice only if its fuel was charged. A charge before a call may also pay for code
+// behind it, which is executed when a pause in the called function has counted the fuel already:
+// many nested calls may return one after another to such code. So the code behind a call is charged
+// there if the callers and the called functions together could have paid for much before.
 type charges struct {
 	edits   []edit
 	current int   // the edit that pays for the current place, or none
 	parent  int   // the charge that the current one may join
-	gap     int64 // see above
-	most    int64 // the largest gap so far
+	gap     gap   // see above
+	head    int64 // the largest gap so far since the function entry
 	called  int32 // the end of the last call instruction
+	owed    int64 // the largest late gap so far
+	paused  bool  // the function may pause
 	sized   bool  // some charges depend on a size
 	blocks  int   // blocks that the edits add, see Config.MaxBlocks
 }
 
+// gap holds the largest weights that are executed on the ways to a place, apart for ways with a
+// pause in the function and ways without. A negative number means that there is no such way.
+type gap struct {
+	since int64 // since the last pause
+	whole int64 // from the entry, without a pause
+	// late is the weight since the last call that may pause, if it may have been paid before the
+	// call, with that of the called functions.
+	late int64
+}
+
+// noWay is the gap of a place that is not reached. It remains negative when weights are added.
+const noWay = -1 << 40
+
+var noGap = gap{noWay, noWay, noWay}
+
+func (g gap) most() int64 { return max(0, g.since, g.whole) }
+
+func (g gap) join(h gap) gap {
+	return gap{max(g.since, h.since), max(g.whole, h.whole), max(g.late, h.late)}
+}
+
+func (g gap) plus(weight int64) gap { return gap{g.since + weight, g.whole + weight, g.late + weight} }
+
+// paused returns the gap behind a pause.
+func paused(weight int64) gap { return gap{weight, noWay, noWay} }
+
 // longestGap is the largest gap before a memory access, and before a call of a function that may
 // not pause itself.
 const longestGap = 1000
+
+// longestLate is the largest late gap before a memory access.
+const longestLate = longestGap / 2
 
 func (c *charges) reachable() bool { return c.current != none }
 
@@ -103,7 +138,7 @@ func (c *charges) paySized(at place, in instruction) {
 	if !c.reachable() {
 		return
 	}
-	c.gap = 0 // the charge pauses
+	c.gap, c.paused = paused(0), true // by the charge
 	c.grow(int64(in.weight))
 	c.sized = true
 	c.blocks += sizedBlocks
@@ -114,6 +149,9 @@ func (c *charges) paySized(at place, in instruction) {
 func (c *charges) begin(at place, state chargeState, parent int) {
 	c.edits = append(c.edits, edit{place: at, kind: editCharge, joined: none, state: state})
 	c.current, c.parent = len(c.edits)-1, parent
+	if state == forced {
+		c.gap.late = noWay
+	}
 }
 
 // settle decides about the open charge: it joins its parent if it adds little to it, else it stays.
@@ -177,8 +215,13 @@ func (c *charges) postpone(charge int) (weight int64, ok bool) {
 
 // keepGap inserts a pause before an instruction if the gap is too large for it.
 func (c *charges) keepGap(at place, heavy bool) {
-	if c.gap >= longestGap && (heavy || c.gap >= longestGap+cheap) && c.reachable() {
+	switch most := c.gap.most(); {
+	case !c.reachable():
+	case most >= longestGap && (heavy || most >= longestGap+cheap):
 		c.pause(at)
+	case c.gap.late >= longestLate && (heavy || c.gap.late >= longestLate+cheap):
+		c.settle()
+		c.begin(at, forced, none)
 	}
 }
 
@@ -190,34 +233,36 @@ func (c *charges) pause(at place) {
 	}
 	e := &c.edits[c.current]
 	e.state, e.pauses = forced, true
-	c.gap = e.weight
+	c.gap, c.paused = paused(e.weight), true
 	c.blocks++
 }
 
 func (c *charges) grow(weight int64) {
-	c.gap += weight
-	c.most = max(c.most, c.gap)
+	c.gap = c.gap.plus(weight)
+	c.head, c.owed = max(c.head, c.gap.whole), max(c.owed, c.gap.late)
 }
 
 // call records a call.
 func (c *charges) call(next place, to *fact) {
-	switch {
-	case to.host:
-		c.gap = 0
-	case to.wild:
-		c.gap = longestGap
+	c.head = max(c.head, c.gap.whole+to.head)
+	passed := noGap
+	if to.passes {
+		passed = c.gap.plus(to.whole)
 	}
-	c.grow(to.gap)
+	c.gap = passed.join(paused(to.tail))
+	if to.pauses {
+		c.gap.late, c.paused = max(c.gap.late, to.owed), true
+		c.owed = max(c.owed, c.gap.late)
+	}
 	c.called = next.at
 }
 
-// join records another way to the place, and its gap.
-func (c *charges) join(gap int64) {
+// join records other ways to the place, and their gaps.
+func (c *charges) join(other gap) {
 	if !c.reachable() {
-		c.gap = 0
+		c.gap = noGap
 	}
-	c.gap = max(c.gap, gap)
-	c.most = max(c.most, c.gap)
+	c.gap = c.gap.join(other)
 }
 
 // cache keeps the fuel in a local within a loop.

@@ -3,6 +3,7 @@ package meter
 import (
 	"bytes"
 	"math"
+	"slices"
 )
 
 // code rewrites the functions of a module, one after the other.
@@ -54,18 +55,41 @@ func (c *code) addAll(bodies []reader) (err error) {
 	c.facts = newFacts(g)
 	c.bodies = make([][]byte, len(bodies))
 	first := len(m.funcs)
-	for _, node := range g.order {
-		defined := node - m.imported
-		switch {
-		case node >= len(m.funcs):
-			c.facts.joinType(node)
-		case defined >= 0 && defined < len(bodies):
-			if bad := c.add(node, bodies[defined]); bad != nil && node < first {
-				first, err = node, bad
+	each := func(do func(index int, b reader) error) {
+		for _, node := range g.order {
+			defined := node - m.imported
+			switch {
+			case node >= len(m.funcs):
+				c.facts.joinType(node)
+			case defined >= 0 && defined < len(bodies):
+				if bad := do(node, bodies[defined]); bad != nil && node < first {
+					first, err = node, bad
+				}
 			}
 		}
 	}
+	if slices.Contains(g.chosen[len(m.funcs):], true) {
+		each(c.read)
+		c.facts.joinChosen()
+	}
+	each(c.add)
 	return err
+}
+
+// read reads one function and records its properties.
+func (c *code) read(index int, b reader) error {
+	f, m := &c.function, c.added.m
+	*f = function{
+		body:    body{reader: b, m: m, number: index},
+		charges: charges{edits: f.charges.edits[:0], gap: gap{noWay, 0, noWay}},
+		frames:  f.frames[:0], loops: f.loops[:0], targets: f.targets, facts: &c.facts,
+	}
+	f.read(&m.types[m.funcs[index]])
+	if !f.body.ok() {
+		return f.body.err
+	}
+	f.conclude()
+	return nil
 }
 
 // The limits of all functions together, as multiples of the limits of one function.
@@ -77,12 +101,9 @@ const (
 // add reads one function and appends its rewritten code.
 func (c *code) add(index int, b reader) error {
 	f, m := &c.function, c.added.m
-	*f = function{
-		body:    body{reader: b, m: m, number: index},
-		charges: charges{edits: f.charges.edits[:0]},
-		frames:  f.frames[:0], loops: f.loops[:0], targets: f.targets, facts: &c.facts,
+	if err := c.read(index, b); err != nil {
+		return err
 	}
-	f.read(&m.types[m.funcs[index]])
 	if c.values += f.values; c.values/valuesShare > int(m.cfg.MaxValues) {
 		f.body.failAt(0, "the functions have more than %d values: too large to compile", valuesShare*int64(m.cfg.MaxValues))
 	}
@@ -96,7 +117,6 @@ func (c *code) add(index int, b reader) error {
 	if !f.body.ok() {
 		return f.body.err
 	}
-	f.conclude()
 	w := writer{added: c.added, b: c.body[:0]}
 	w.function(f)
 	c.body = w.b
@@ -113,6 +133,6 @@ func (f *function) frameSize() int64 {
 }
 
 const (
-	frameBase  = 32
+	frameBase  = 48
 	frameShare = 2
 )

@@ -18,9 +18,10 @@
 // (division 8, a call 6, most of SIMD 3, each turn of a loop 2 more); block, end and nop weigh
 // nothing. Fuel is not a time: a loop executes some 5 units per nanosecond, code that waits for
 // memory less than one. An instruction with a size is charged for it at run time, and the charge
-// pauses: so it is paid before it is executed, however large it is. It costs 1 for each 2 bytes of memory that are filled or copied, 16,384 for each page that
-// memory grows by (the host grows it without a copy), 2 for each entry of a table. The host charges
-// for its own work: host functions may take from Fuel while they are called.
+// pauses: it is paid before it is executed, however large it is. It costs 1 for each 2 bytes of
+// memory that are filled or copied, 16,384 for each page that memory grows by (the host grows it
+// without a copy), 2 for each entry of a table. The host charges for its own work: host functions
+// may take from Fuel while they are called.
 //
 // # Places of charges
 //
@@ -38,11 +39,16 @@
 //
 // # The stack
 //
-// A tracked function adds an estimate of its frame to Stack at its entry and keeps the sum in a
-// local. It stores the sum before each call that needs it, so that no code is needed after the
-// call. Tracked are the functions in a cycle of calls, those that call a tracked one or the host,
-// and those whose frame, with the frames below, exceeds 1 KiB. A tracked function counts the frames
-// of the others that it calls as its own. Functions without calls are not counted. See graph.go.
+// Metering chooses functions and types, as few as it can, so that each cycle of calls contains a
+// chosen function or a call by a chosen type, see package cycles.
+//
+// A tracked function adds an estimate of its frame to Stack at its entry, and subtracts it at its
+// end. Tracked are the chosen functions, those that call by a chosen type or call the host, and
+// those whose frame, with the frames below, exceeds 2 KiB. A tracked function counts the frames of
+// the others that it calls as its own: the largest sum of frames up to the next tracked ones.
+// Functions without calls are not counted. See graph.go. The host may begin a new delta within a
+// call and set the stack to 0, so a tracked function stores its sum again behind a call of the
+// host.
 //
 // A call that an unreachable follows is cold, such as that of a function that panics. A function
 // that is added checks fuel and stack before it, and counts the frames that were not counted, so
@@ -52,10 +58,10 @@
 //
 // A guest pauses after each slice of fuel, see pause.go: the engine leaves compiled code, Go can
 // stop the guest for a moment, and the host reads its clock and decides when the next pause is due.
-// Charges at loop heads, and at the entries of functions in a cycle of calls, test the sign of
-// Fuel. So do some charges in long code and behind calls, see charges.go. A dispatch loop of Go's
-// compiler, which is charged at the ends of its blocks, pauses at its jumps back. Large fills and
-// copies are done in chunks, see pause.go.
+// Charges at loop heads and at the entries of chosen functions test the sign of Fuel. So do chosen
+// functions before they return, code before and behind calls by a chosen type, and some charges in
+// long code, see charges.go. A dispatch loop of Go's compiler, which is charged at the ends of its
+// blocks, pauses at its jumps back. Large fills and copies are done in chunks, see pause.go.
 //
 // Between two pauses a guest executes no more than the slice, some 3,000 units of fuel, and one
 // table instruction or memory.init. A memory.init copies at most the data of the module.
@@ -75,6 +81,9 @@
 //   - Inserted code takes nothing from the operand stack that it has not put there, and leaves
 //     nothing. Before an instruction with a size stands a local.tee of an i32, which has the same
 //     demand as the instruction. This holds in unreachable code too.
+//   - The body of a tracked function becomes a block with the function's results, and its returns
+//     become branches to the end of the block. For the body, the block is the function; labels
+//     beyond it were refused.
 //   - Added globals, locals, types, functions, the table and its elements come last, so that no
 //     index changes. Each index of the module was checked against the module's own parts. So no
 //     instruction, constant, segment or export can refer to an added part.

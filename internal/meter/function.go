@@ -12,6 +12,7 @@ type frame struct {
 	branched bool  // a branch leads to its end
 	noElse   bool  // an if without else, so far
 	calls    bool  // it contains a call
+	owed     int64 // the largest late gap of its calls, or noWay
 	charge   int   // the charge at its begin
 	reach    int   // the outermost frame that a branch in it leads to
 	owes     int64 // its end has a charge of its own with this extra weight, see deferHead
@@ -20,8 +21,8 @@ type frame struct {
 	at       int   // its begin
 	table    *dispatch
 	jumps    *dispatch // the dispatch loop whose table leads to its end
-	gap      int64     // the gap at its begin, see charges
-	exit     int64     // the largest gap of branches to its end
+	gap      gap       // at its begin, see charges
+	exit     gap       // of branches to its end
 }
 
 // span is a loop: its edits and properties.
@@ -42,8 +43,8 @@ type function struct {
 	values  int    // see Config.MaxValues
 	blocks  int    // see Config.MaxBlocks
 	calls   bool   // it calls other functions, cold calls aside
-	loud    bool   // it has a cold call, or calls a function with one that is not tracked
 	tracked bool   // it counts its stack
+	chosen  bool   // it is chosen, see graph
 	entry   bool   // it may pause at its entry
 	below   int64  // the most bytes of the frames of a called function that is not tracked
 	cached  bool   // it has loops that keep the fuel in a local
@@ -140,76 +141,13 @@ func (f *function) control(at int, op byte) {
 		f.charges.leave()
 	case opReturn:
 		f.store(at, 0)
+		f.charges.add(edit{place: place{int32(at), int32(len(f.frames) - 1)}, kind: editReturn})
 		f.label(len(f.frames) - 1)
 		f.charges.leave()
 	case opCall:
-		callee := f.body.index(len(f.body.m.funcs), "function")
-		if !f.body.ok() {
-			return
-		}
-		to := f.facts.of(callee)
-		f.beforeCall(at, to)
-		if callee < f.body.m.imported {
-			f.charges.pay(importCost)
-		}
-		f.call(at, f.body.m.funcs[callee], callCost, to)
+		f.direct(at)
 	case opCallIndirect:
-		typ := f.body.index(len(f.body.m.types), "type")
-		f.body.index(f.body.m.tables, "table")
-		if !f.body.ok() {
-			return
-		}
-		to := f.facts.ofType(typ)
-		f.beforeCall(at, to)
-		f.call(at, typ, indirectCost, to)
-	}
-}
-
-// beforeCall keeps the gap small enough for a function that does not pause at its entry.
-func (f *function) beforeCall(at int, to *fact) {
-	c := &f.charges
-	switch {
-	case f.cold(): // see coldFunction
-	case to.checked:
-		c.keepGap(place{at: int32(at)}, false)
-	case c.gap+to.gap >= longestGap && c.gap > cheap && c.reachable():
-		c.pause(place{at: int32(at)})
-	}
-}
-
-func (f *function) call(at, typ int, cost int64, to *fact) {
-	t := &f.body.m.types[typ]
-	passed := len(t.params) + len(t.results)
-	f.values += passed + callValues
-	if f.charges.reachable() {
-		if len(t.results) > 1 {
-			f.held += t.size
-		}
-		f.passed = max(f.passed, t.size)
-		f.charges.pay(cost + entryCharge + int64(passed)/4)
-		f.stack(at, to)
-	}
-	if !f.cold() {
-		f.charges.call(f.next(), to)
-	}
-}
-
-// cold reports whether the call that was read is cold.
-func (f *function) cold() bool { return f.body.cold() }
-
-// stack records a call for the count of the stack.
-func (f *function) stack(at int, to *fact) {
-	if f.cold() {
-		f.loud = true
-		f.store(at, 0)
-		f.charges.add(edit{place: place{at: int32(at)}, kind: editCold})
-		return
-	}
-	f.calls, f.frames[len(f.frames)-1].calls = true, true
-	f.tracked, f.loud = f.tracked || to.tracked, f.loud || to.loud
-	f.below = max(f.below, to.stack)
-	if to.tracked || to.loud {
-		f.charges.add(edit{place: place{at: int32(at)}, kind: editCall})
+		f.indirect(at)
 	}
 }
 
@@ -250,7 +188,7 @@ func (f *function) table(at int) {
 // push begins a block.
 func (f *function) push(at int, op byte, t signature) {
 	c := &f.charges
-	fr := frame{gap: c.gap, op: op, at: at, dead: !c.reachable(), charge: c.current, reach: len(f.frames), passes: len(t.results), noElse: op == opIf}
+	fr := frame{gap: c.gap, exit: noGap, owed: noWay, op: op, at: at, dead: !c.reachable(), charge: c.current, reach: len(f.frames), passes: len(t.results), noElse: op == opIf}
 	if op == opLoop {
 		fr.passes = len(t.params)
 		f.values += f.body.locals
@@ -269,7 +207,7 @@ func (f *function) push(at int, op byte, t signature) {
 	case op == opLoop:
 		c.settle()
 		c.begin(f.next(), forced, none)
-		c.gap = 0
+		c.gap, c.paused = paused(0), true
 		c.pay(turnCost)
 		c.edits[c.current].pauses, c.edits[c.current].again = true, len(t.params) == 0
 	case op == opIf:
@@ -286,7 +224,7 @@ func (f *function) label(depth int) {
 	f.blocks++
 	if f.charges.reachable() && target.op != opLoop {
 		target.branched = true
-		target.exit = max(target.exit, f.charges.gap)
+		target.exit = target.exit.join(f.charges.gap)
 	}
 }
 
@@ -302,7 +240,7 @@ func (f *function) elseBranch() {
 	}
 	if c.reachable() {
 		fr.branched = true // two ways meet at the end of the if
-		fr.exit = max(fr.exit, c.gap)
+		fr.exit = fr.exit.join(c.gap)
 	}
 	c.gap = fr.gap
 	c.settle()
@@ -315,24 +253,26 @@ func (f *function) pop() {
 	fr := f.frames[n]
 	f.frames = f.frames[:n]
 	if n == 0 {
+		c.join(fr.exit)
 		c.settle()
 		return
 	}
 	up := &f.frames[n-1]
 	up.reach = min(up.reach, fr.reach)
-	up.calls = up.calls || fr.calls
+	up.calls, up.owed = up.calls || fr.calls, max(up.owed, fr.owed)
 	if fr.op == opLoop && !fr.dead {
 		f.store(f.body.i, n-1)
 		f.loops[fr.index].to, f.loops[fr.index].calls = len(c.edits), fr.calls
 	}
 	if fr.noElse {
-		fr.exit = max(fr.exit, fr.gap)
+		fr.exit = fr.exit.join(fr.gap)
 	}
 	c.join(fr.exit)
+	c.gap.late = max(c.gap.late, fr.owed) // the charge at its begin may pay for the code behind it
 	switch {
 	case fr.dead:
 	case fr.owes > 0:
-		c.gap = max(c.gap, fr.jumps.gap())
+		c.gap = c.gap.join(fr.jumps.gap())
 		c.settle()
 		c.begin(f.next(), forced, none)
 		c.pay(fr.owes)

@@ -28,6 +28,16 @@ func TestGaps(t *testing.T) {
 			{params: []byte{i32}, locals: []byte{1, 1, i32}, body: code(get, 0, ifThen, void, get, 0, num(1), sub, call, 1, end, tail)},
 		}}
 	}
+	// two functions call each other by a type 5,000 times
+	byType := func(before, behind []byte) mod {
+		next := func(other int64) fn {
+			return fn{params: []byte{i32}, locals: []byte{1, 1, i32}, body: code(get, 0, ifThen, void, before, get, 0, num(1), sub, num(other), callInd, 2, 0, end, behind)}
+		}
+		return mod{
+			funcs:  []fn{arg(fn{name: "f", body: code(num(5000), call, 1)}), next(1), next(0)},
+			tables: [][]byte{{0x70, 0, 2}}, elems: [][]byte{code(0, num(0), end, 2, 1, 2)},
+		}
+	}
 	tail := slices.Concat(code(num(0), set, 0), work(3))
 	// functions of which each calls the next one, once or twice, and works before or behind
 	chain := func(n int, body func(next []byte) []byte) mod {
@@ -76,6 +86,8 @@ func TestGaps(t *testing.T) {
 		"returns":                      deep(tail),
 		"returns to calls":             {funcs: append(deep(code(call, 2)).funcs, leaf(10))},
 		"returns to calls of a caller": {funcs: append(deep(code(call, 2)).funcs, fn{body: code(call, 3)}, leaf(10))},
+		"cycle by a type, work before": byType(count, nil),
+		"cycle by a type, work behind": byType(nil, tail),
 		"jumps forward":                {funcs: []fn{arg(fn{name: "f", body: jumps(code(work(300), num(0), set, 1, br, 0), work(300))})}},
 	}
 	for name, m := range tests {

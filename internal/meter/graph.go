@@ -3,6 +3,8 @@ package meter
 import (
 	"bytes"
 	"slices"
+
+	"github.com/deltarouter/deltarouter/internal/meter/cycles"
 )
 
 // Functions are rewritten callees first, so that the properties of a called function are known,
@@ -10,35 +12,38 @@ import (
 //
 // A node is a function, or behind these a type: all functions that call_indirect with the type may
 // call. A call that an unreachable follows, as of a function that panics, is cold and no edge: the
-// guest is checked before it, see coldFunction. So every cycle of calls has a function with checks
-// at its entry, or a cold call.
+// guest is checked before it, see coldFunction. So every cycle of calls has a chosen node, or a
+// cold call.
 type graph struct {
 	m       *module
 	bodies  []reader // of the defined functions
 	edges   [][]int32
 	types   []int // for each type: the first one that is equal
 	targets map[int][]int
-	order   []int  // of the nodes, callees first
-	cyclic  []bool // for each node: it is in a cycle
+	order   []int // of the nodes, callees first
+	// for each node: it was chosen. A guest must pause, and its stack must be counted, once in each
+	// cycle of calls. The chosen functions and the calls by chosen types do so.
+	chosen []bool
 }
 
 // fact holds the properties of a function, or of all functions of a type, for its callers.
 type fact struct {
-	tracked bool // it counts its stack, see tracked
-	loud    bool // it is not tracked, but has a cold call or calls a function with one
-	checked bool // it may pause at its entry
-	wild    bool // it may return with any gap
-	host    bool // it is imported: the engine leaves compiled code
-	// of a function that is not tracked: the bytes of its frame and of the frames below
-	stack int64
-	gap   int64 // the largest gap in it, if it does not pause at its entry
+	host   bool  // it is imported, or one of them is
+	pauses bool  // it may pause
+	owed   int64 // if so: the most that it and the functions below have paid before a call
+	stack  int64 // the bytes of its frame and of the frames below, if it does not count them itself
+	head   int64 // the largest gap in it before its first pause; 0: it pauses at its entry
+	passes bool  // it may return without a pause
+	whole  int64 // if so: the largest gap in it
+	tail   int64 // the largest gap at its return since its last pause
 }
 
 // join adds the properties of another function to those of a type.
 func (t *fact) join(f *fact) {
-	t.tracked, t.loud, t.wild = t.tracked || f.tracked, t.loud || f.loud, t.wild || f.wild
-	t.checked = t.checked && f.checked
-	t.stack, t.gap = max(t.stack, f.stack), max(t.gap, f.gap)
+	t.stack, t.head, t.passes = max(t.stack, f.stack), max(t.head, f.head), t.passes || f.passes
+	t.host, t.pauses = t.host || f.host, t.pauses || f.pauses
+	t.owed = max(t.owed, f.owed)
+	t.whole, t.tail = max(t.whole, f.whole), max(t.tail, f.tail)
 }
 
 // newGraph reads the calls of all functions.
@@ -62,7 +67,11 @@ func newGraph(m *module, bodies []reader) *graph {
 	for i, b := range bodies {
 		g.read(body{reader: b, m: m, number: m.imported + i})
 	}
-	g.sort()
+	g.chosen = make([]bool, len(g.edges))
+	for i := range m.types {
+		g.chosen[len(m.funcs)+i] = m.strangers()
+	}
+	g.order = cycles.Choose(g.edges, g.chosen)
 	return g
 }
 
@@ -113,90 +122,24 @@ func (g *graph) typeOf(typ int) int {
 // cold reports whether an unreachable follows.
 func (b *body) cold() bool { return b.left() > 0 && b.b[b.i] == opUnreachable }
 
-// visit is a node on the way from the root of the search.
-type visit struct{ node, next int }
-
-// sort finds the strongly connected parts by Tarjan's algorithm, which finds callees first. It does
-// not call itself: a module may have a chain of a hundred thousand functions.
-func (g *graph) sort() {
-	n := len(g.edges)
-	number, low, open := make([]int, n), make([]int, n), make([]bool, n)
-	g.cyclic = make([]bool, n)
-	g.order = make([]int, 0, n)
-	var stack []int
-	var way []visit
-	count := 0
-	for root := range n {
-		if number[root] == 0 {
-			way = append(way, visit{node: root})
-		}
-		for len(way) > 0 {
-			v := &way[len(way)-1]
-			if v.next == 0 {
-				count++
-				number[v.node], low[v.node], open[v.node] = count, count, true
-				stack = append(stack, v.node)
-			}
-			if v.next < len(g.edges[v.node]) {
-				to := int(g.edges[v.node][v.next])
-				v.next++
-				switch {
-				case to == v.node:
-					g.cyclic[to] = true
-				case number[to] == 0:
-					way = append(way, visit{node: to})
-				case open[to]:
-					low[v.node] = min(low[v.node], number[to])
-				}
-				continue
-			}
-			node := v.node
-			way = way[:len(way)-1]
-			if len(way) > 0 {
-				up := way[len(way)-1].node
-				low[up] = min(low[up], low[node])
-			}
-			if low[node] == number[node] {
-				stack = g.part(stack, node, open)
-			}
-		}
-	}
-}
-
-// part takes a strongly connected part from the stack.
-func (g *graph) part(stack []int, root int, open []bool) []int {
-	at := len(stack) - 1
-	for ; stack[at] != root; at-- {
-	}
-	for _, node := range stack[at:] {
-		open[node] = false
-		g.cyclic[node] = g.cyclic[node] || len(stack)-at > 1
-		g.order = append(g.order, node)
-	}
-	return stack[:at]
-}
-
-// facts holds the properties of the functions that were read.
+// facts holds the properties of the functions that were read. Those that were not read before their
+// callers are chosen, or called by cold calls only.
 type facts struct {
-	graph     *graph
-	all       []fact // of functions, then of types
-	strangers bool   // see module.strangers
+	graph *graph
+	all   []fact // of functions, then of types
 }
 
 // untracked is the largest stack of functions that do not count it, in bytes.
-const untracked = 1 << 10
+const untracked = 2 << 10
 
 func newFacts(g *graph) facts {
-	f := facts{graph: g, all: make([]fact, len(g.edges)), strangers: g.m.strangers()}
+	f := facts{graph: g, all: make([]fact, len(g.edges))}
 	for i := range f.all {
-		// A function that was not read before is in the same cycle, or called by cold calls only. A
-		// type in the cycle may also stand for functions that do not pause at their entry.
-		f.all[i] = fact{tracked: true, checked: i < len(g.m.funcs), wild: true}
-	}
-	for i := range g.m.imported {
-		// The host may read the stack in use, call the guest, or begin a new delta and set the stack
-		// to 0. So the functions that call it count their stack.
-		f.all[i] = fact{host: true, tracked: true, checked: true}
+		host := i < g.m.imported
+		if i >= len(g.m.funcs) {
+			host = g.m.strangers() || slices.ContainsFunc(g.targets[i-len(g.m.funcs)], func(to int) bool { return to < g.m.imported })
+		}
+		f.all[i] = fact{host: host, pauses: i >= g.m.imported, owed: longestLate}
 	}
 	return f
 }
@@ -205,19 +148,37 @@ func (f *facts) of(function int) *fact { return &f.all[function] }
 
 func (f *facts) ofType(typ int) *fact { return &f.all[len(f.graph.m.funcs)+f.graph.types[typ]] }
 
+// chosenType reports whether the calls by a type are chosen.
+func (f *facts) chosenType(typ int) bool {
+	return f.graph.chosen[len(f.graph.m.funcs)+f.graph.types[typ]]
+}
+
 // joinType joins the properties of all functions that call_indirect with a type may call.
 func (f *facts) joinType(node int) {
 	g := f.graph
-	if g.cyclic[node] || f.strangers {
+	if g.chosen[node] {
 		return
 	}
-	t := fact{checked: true}
-	targets := g.targets[node-len(g.m.funcs)]
-	for _, function := range targets {
-		t.join(&f.all[function])
+	f.all[node] = fact{}
+	for _, function := range g.targets[node-len(g.m.funcs)] {
+		f.all[node].join(&f.all[function])
 	}
-	t.checked = t.checked && len(targets) > 0
-	f.all[node] = t
+}
+
+// joinChosen joins the stack of the functions of each chosen type, after all functions were read.
+func (f *facts) joinChosen() {
+	g := f.graph
+	for node := len(g.m.funcs); node < len(f.all); node++ {
+		if !g.chosen[node] {
+			continue
+		}
+		for _, function := range g.targets[node-len(g.m.funcs)] {
+			f.all[node].stack = max(f.all[node].stack, f.all[function].stack)
+		}
+		if g.m.strangers() {
+			f.all[node].stack = untracked
+		}
+	}
 }
 
 // strangers reports whether the module may call functions that it does not name: it imports a table
@@ -229,17 +190,11 @@ func (m *module) strangers() bool {
 	})
 }
 
-// cyclic reports whether the function is in a cycle of calls.
-func (f *function) cyclic() bool { return f.facts.graph.cyclic[f.body.number] }
-
-// coldStack returns the bytes that the stack in use grows by before a cold call of the function. A
-// tracked function has stored its own. Else the frames from it up to a tracked function are counted
-// now: at most the bytes of untracked, but its own is not among them if it calls no function.
+// coldStack returns the bytes that the stack in use grows by before a cold call of the function:
+// the frames from the called function up to one that counts them, at most the bytes of untracked,
+// and the frame of the function itself, which is not counted if it calls no function.
 func (f *function) coldStack() int64 {
-	switch {
-	case f.tracked:
-		return 0
-	case f.calls:
+	if f.calls {
 		return untracked
 	}
 	return untracked + f.frameSize()
@@ -247,16 +202,105 @@ func (f *function) coldStack() int64 {
 
 // conclude records the properties of a function that was read.
 func (f *function) conclude() {
-	own := fact{gap: f.charges.most, loud: f.loud}
+	c := &f.charges
+	own := fact{pauses: c.paused, owed: max(0, c.owed), head: c.head, passes: c.gap.whole >= 0, whole: max(0, c.gap.whole), tail: max(0, c.gap.since)}
 	if f.calls {
 		own.stack = f.frameSize() + f.below
 	}
-	f.tracked = f.tracked || f.cyclic() || own.stack > untracked
+	f.chosen = f.facts.graph.chosen[f.body.number]
+	f.tracked = f.tracked || f.chosen || own.stack > untracked
 	if f.tracked {
-		own.tracked, own.stack = true, 0
+		own.stack = 0
 	}
-	if f.entry = f.cyclic() || f.calls && own.gap >= longestGap/2; f.entry {
-		own.checked, own.wild, own.gap = true, true, 0
+	if f.entry = f.chosen || f.calls && own.head >= longestGap/2; f.entry {
+		own.pauses, own.head, own.passes, own.tail = true, 0, false, max(own.tail, own.whole)
+	}
+	if f.chosen { // it pauses before it returns
+		own.tail, own.owed = 0, longestLate
 	}
 	f.facts.all[f.body.number] = own
+}
+
+// direct reads a call of a function.
+func (f *function) direct(at int) {
+	callee := f.body.index(len(f.body.m.funcs), "function")
+	if !f.body.ok() {
+		return
+	}
+	to := f.facts.of(callee)
+	f.beforeCall(at, to)
+	if callee < f.body.m.imported {
+		f.charges.pay(importCost)
+	}
+	f.call(at, f.body.m.funcs[callee], callCost, to)
+}
+
+// indirect reads a call by a type. If the type is chosen, the gaps of its functions are not known
+// yet: the guest may pause before and behind the call.
+func (f *function) indirect(at int) {
+	typ := f.body.index(len(f.body.m.types), "type")
+	f.body.index(f.body.m.tables, "table")
+	if !f.body.ok() {
+		return
+	}
+	to := f.facts.ofType(typ)
+	if !f.facts.chosenType(typ) || f.cold() || !f.charges.reachable() {
+		f.beforeCall(at, to)
+		f.call(at, typ, indirectCost, to)
+		return
+	}
+	f.charges.pause(place{at: int32(at)})
+	f.call(at, typ, indirectCost, to)
+	f.tracked = true
+	f.charges.pause(f.next())
+}
+
+// beforeCall keeps the gap small enough for a function that does not pause at its entry.
+func (f *function) beforeCall(at int, to *fact) {
+	c := &f.charges
+	switch {
+	case f.cold(): // see coldFunction
+	case to.head > 0 && c.gap.most()+to.head >= longestGap && c.gap.most() > cheap && c.reachable():
+		c.pause(place{at: int32(at)})
+	default:
+		c.keepGap(place{at: int32(at)}, false)
+	}
+}
+
+func (f *function) call(at, typ int, cost int64, to *fact) {
+	t := &f.body.m.types[typ]
+	passed := len(t.params) + len(t.results)
+	f.values += passed + callValues
+	if f.charges.reachable() {
+		if len(t.results) > 1 {
+			f.held += t.size
+		}
+		f.passed = max(f.passed, t.size)
+		f.charges.pay(cost + entryCharge + int64(passed)/4)
+		f.stack(at, to)
+	}
+	if !f.cold() {
+		f.tracked = f.tracked || to.host
+		if to.host {
+			f.charges.add(edit{place: f.next(), kind: editHost})
+		}
+		f.charges.call(f.next(), to)
+		if top := &f.frames[len(f.frames)-1]; to.pauses {
+			top.owed = max(top.owed, to.owed)
+		}
+	}
+}
+
+// cold reports whether the call that was read is cold.
+func (f *function) cold() bool { return f.body.cold() }
+
+// stack records a call for the count of the stack.
+func (f *function) stack(at int, to *fact) {
+	if f.cold() {
+		f.store(at, 0)
+		f.charges.add(edit{place: place{at: int32(at)}, kind: editCold})
+		return
+	}
+	f.calls, f.frames[len(f.frames)-1].calls = true, true
+	f.below = max(f.below, to.stack)
 }

@@ -37,6 +37,11 @@ func TestDepth(t *testing.T) {
 		return m
 	}
 	eight := slices.Repeat([]byte{i64}, 8)
+	// holds many values across a call, and does not count its frame
+	holds := func(callee int) fn {
+		return fn{locals: one, body: code(slices.Repeat(load, 150), call, u(callee), slices.Repeat(store, 150))}
+	}
+	byType := fn{body: code(num(0), callInd, 0, 0)}
 	long := func(n int) mod {
 		m := mod{oneType: true}
 		for i := range n {
@@ -59,6 +64,7 @@ func TestDepth(t *testing.T) {
 		"a chain with a recursion":           chain(30, fn{params: eight, body: code(call, 31)}, fn{body: code(slices.Repeat(num64(0), 8), call, 0)}),
 		"a chain with a cold recursion":      chain(30, fn{params: eight, locals: one, body: code(num(1), ifThen, void, slices.Repeat(num64(0), 8), call, 0, unreachable, end)}),
 		"a chain with a large, cold one":     chain(5, fn{params: eight, locals: []byte{1, 1, i32}, body: code(num(1), ifThen, void, slices.Repeat(num64(0), 8), call, 0, unreachable, end, slices.Repeat(load, 1000), slices.Repeat(code(set, 8, num(0), get, 8, 0x36, 2, 0), 1000))}),
+		"functions of a type in two cycles":  {funcs: []fn{{name: "f", body: byType.body}, holds(2), byType, holds(4), byType}, tables: [][]byte{{0x70, 0, 2}}, elems: [][]byte{code(0, num(0), end, 2, 1, 3)}},
 		"two functions of a cycle and large": {funcs: []fn{{name: "f", locals: one, body: code(call, 1, large)}, {body: code(call, 2)}, {body: code(call, 0)}}},
 	}
 	for name, m := range tests {
@@ -145,7 +151,7 @@ func TestDepthByType(t *testing.T) {
 	depth := func(next func(i int) []byte) (most int32) {
 		m := mod{tables: [][]byte{{0x70, 0, n}}, elems: [][]byte{code(0, num(0), end, n, []byte{0, 1, 2, 3, 4, 5, 6, 7})}}
 		for i := range n - 1 { // types that differ: no cycle
-			m.funcs = append(m.funcs, fn{params: slices.Repeat([]byte{i32}, i), body: code(slices.Repeat(num(0), i+1), next(i+1))})
+			m.funcs = append(m.funcs, fn{params: slices.Repeat([]byte{i32}, i), locals: []byte{1, 60, i64}, body: code(slices.Repeat(num(0), i+1), next(i+1))})
 		}
 		m.funcs[0].name = "f"
 		// recursive, so it pauses at its entry

@@ -35,6 +35,7 @@ const (
 	opI64LtS       = 0x53
 	opI64GtU       = 0x56
 	opI32Add       = 0x6a
+	opI32Sub       = 0x6b
 	opI64Add       = 0x7c
 	opI64Sub       = 0x7d
 	opI64Mul       = 0x7e

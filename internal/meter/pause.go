@@ -7,7 +7,7 @@ import (
 )
 
 // The pause is a function behind those of the module, so that no index changes and no code of the
-// module can refer to it. Loop heads and the entries of functions in a cycle of calls call it when
+// module can refer to it. Loop heads and the chosen functions of the cycles of calls call it when
 // Fuel is negative: every long execution passes one of these. It traps if Fuel and Rest together
 // are negative, and no other code tests the remaining fuel. Else it calls the host's function,
 // which returns the next slice, and divides the remaining fuel: the slice is Fuel, and what is
@@ -42,19 +42,19 @@ func PauseHelper() []byte {
 	return appendSection(b, secCode, []byte{1, 4, 0, opRefFunc, 0, opEnd})
 }
 
-// chargeAt writes a charge. The entry of a function in a cycle of calls always pauses.
-func (w *writer) chargeAt(e *edit, entry bool) {
+// chargeAt writes a charge.
+func (w *writer) chargeAt(e *edit) {
 	to := int64(here)
 	if e.again {
 		// the loop starts again: the compiler treats the code behind as if there were no call
 		to = 0
 	}
-	switch pauses := entry || e.pauses; {
-	case pauses && e.weight > 0:
+	switch {
+	case e.pauses && e.weight > 0:
 		w.less(e.weight)
 		w.keep()
 		w.pause(e.weight, to)
-	case pauses:
+	case e.pauses:
 		w.get()
 		w.pause(0, to)
 	case e.weight > 0:
@@ -95,13 +95,13 @@ func (w *writer) pause(weight, to int64) {
 type dispatch struct {
 	local   uint64
 	targets []int // offsets of the table's target blocks
-	most    int64 // the largest gap of forward jumps and of the way to the loop
+	most    gap   // of forward jumps and of the way to the loop
 }
 
 // gap returns the gap behind the table.
-func (d *dispatch) gap() int64 {
+func (d *dispatch) gap() gap {
 	if d == nil {
-		return 0
+		return noGap
 	}
 	return d.most
 }
@@ -122,7 +122,7 @@ func (f *function) dispatch(index int, targets []int) {
 	if len(head) != 0 || get[0] != opLocalGet {
 		return
 	}
-	d := &dispatch{most: fr.gap + cheap}
+	d := &dispatch{most: fr.gap.plus(cheap)}
 	d.local, _ = binary.Uvarint(get[1:])
 	for _, depth := range targets {
 		target := &f.frames[len(f.frames)-1-depth]
@@ -141,7 +141,7 @@ func (f *function) pauseAt(at, depth, to int) {
 		return
 	}
 	if f.forward(d) {
-		d.most = max(d.most, f.charges.gap+cheap)
+		d.most = d.most.join(f.charges.gap.plus(cheap))
 		return
 	}
 	if last := f.charges.edits[len(f.charges.edits)-1]; last.kind != editPause || int(last.at) != at {

@@ -24,29 +24,63 @@ func (w *writer) function(f *function) {
 		done = e.at
 		w.cached = e.cached
 		if i == 0 {
-			w.chargeAt(e, f.entry)
-			if f.tracked {
-				w.guard(f.frameSize()+f.below, int64(w.added.m.cfg.Stack))
-			}
+			w.enter(f, e)
 			continue
 		}
 		done += w.edit(e)
 	}
 	w.op(f.body.b[done:]...)
+	w.exit(f)
+}
+
+// enter writes the entry of a function. The body of a function that counts its stack becomes a
+// block: it has one end, where the stack in use is reduced again.
+func (w *writer) enter(f *function, e *edit) {
+	e.pauses = e.pauses || f.entry
+	w.chargeAt(e)
+	if f.tracked {
+		w.guard(f.frameSize()+f.below, int64(w.added.m.cfg.Stack))
+		w.op(opBlock)
+		w.op(w.added.resultType(f.body.number)...)
+	}
+}
+
+// exit writes the end of a function.
+func (w *writer) exit(f *function) {
+	if !f.tracked {
+		return
+	}
+	w.local(opLocalGet, w.depth)
+	w.constant(opI32Const, f.frameSize()+f.below)
+	w.op(opI32Sub)
+	w.global(opGlobalSet, w.added.stack)
+	if f.chosen {
+		w.cached = false
+		w.get()
+		w.pause(0, here)
+	}
+	w.op(opEnd)
 }
 
 // edit writes an insertion and returns the number of bytes of the body that it replaces.
 func (w *writer) edit(e *edit) (replaced int32) {
 	switch e.kind {
 	case editCharge:
-		w.chargeAt(e, false)
+		w.chargeAt(e)
 	case editSized:
 		w.sized(e.scale, e.weight)
 		w.chunks(e.bulk)
-	case editCall:
-		w.storeStack()
+	case editHost:
+		// The host may read the stack in use, call the guest, or begin a new delta and set the stack
+		// to 0.
+		w.local(opLocalGet, w.depth)
+		w.global(opGlobalSet, w.added.stack)
+	case editReturn:
+		if w.tracked {
+			w.local(opBr, uint64(e.depth))
+			return 1
+		}
 	case editCold:
-		w.storeStack()
 		w.constant(opI32Const, w.cold)
 		w.local(opCall, w.added.pause+coldFunction)
 	case editLoad, editStore:
@@ -62,15 +96,6 @@ func (w *writer) edit(e *edit) (replaced int32) {
 		w.pause(0, int64(e.depth))
 	}
 	return 0
-}
-
-// storeStack stores the stack in use before a call. The stack of a function that is not tracked is
-// counted by its callers.
-func (w *writer) storeStack() {
-	if w.tracked {
-		w.local(opLocalGet, w.depth)
-		w.global(opGlobalSet, w.added.stack)
-	}
 }
 
 // locals appends the locals of a function and the added locals.
@@ -153,8 +178,8 @@ func (w *writer) keep() {
 	}
 }
 
-// sized charges a weight and the size on top of the stack, which stays there. The pause traps before
-// an instruction that cannot be paid.
+// sized charges a weight and the size on top of the stack, which stays there. The pause traps
+// before an instruction that cannot be paid.
 func (w *writer) sized(s scale, weight int64) {
 	w.local(opLocalTee, w.size)
 	w.get()
@@ -174,16 +199,15 @@ func (w *writer) sized(s scale, weight int64) {
 	w.pause(0, here)
 }
 
-// guard adds the frame to the stack in use: depth = stack + frame; if depth > limit { stack =
-// depth; unreachable }
+// guard adds the frame to the stack in use: depth = stack + frame; stack = depth; if depth > limit
+// { unreachable }
 func (w *writer) guard(frame, limit int64) {
 	w.global(opGlobalGet, w.added.stack)
 	w.constant(opI32Const, frame)
 	w.op(opI32Add)
 	w.local(opLocalTee, w.depth)
-	w.constant(opI32Const, limit)
-	w.op(opI32GtS, opIf, emptyBlock)
-	w.local(opLocalGet, w.depth)
 	w.global(opGlobalSet, w.added.stack)
-	w.op(opUnreachable, opEnd)
+	w.local(opLocalGet, w.depth)
+	w.constant(opI32Const, limit)
+	w.op(opI32GtS, opIf, emptyBlock, opUnreachable, opEnd)
 }
