@@ -13,7 +13,7 @@ import (
 )
 
 // restTime is longer than the time after which the router compresses an object, see package index.
-const restTime = 75 * time.Second
+const restTime = 3 * time.Minute
 
 // errRested ends a consumer that measures the memory alone.
 var errRested = errors.New("the memory was measured")

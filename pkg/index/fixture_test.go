@@ -15,7 +15,7 @@ import (
 )
 
 // rest is a time after which an object is at rest.
-const rest = time.Minute + time.Second
+const rest = 2*time.Minute + time.Second
 
 var restingPods = &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
 

@@ -51,7 +51,7 @@ const limitShare = 8
 // usualPace returns the pace of a router. A dictionary takes 136 KiB, an eighth of the smallest
 // store that has one.
 func usualPace() pace {
-	return pace{period: 30 * time.Second, turn: 2 * time.Millisecond, least: 1 << 20, most: max(1<<20, debug.SetMemoryLimit(-1)/limitShare)}
+	return pace{period: time.Minute, turn: 2 * time.Millisecond, least: 1 << 20, most: max(1<<20, debug.SetMemoryLimit(-1)/limitShare)}
 }
 
 // turnShare is the time from a turn to the next, as a multiple of the time of the turn.

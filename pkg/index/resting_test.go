@@ -194,7 +194,7 @@ func TestRestless(t *testing.T) {
 			s.Put(all[0])
 			time.Sleep(rest / 3)
 			if s.Get(all[0].Key()) != all[0] {
-				t.Fatal("an object that changes three times in a minute is compressed")
+				t.Fatal("an object that changes every forty seconds is compressed")
 			}
 		}
 		if s.Get(foreign.Key()) != foreign {

@@ -15,7 +15,7 @@ import (
 // Store contains the objects of one watch. The informer writes to it. It is safe for concurrent
 // use; the informer's cut lock serialises the writers.
 //
-// It keeps objects that have not changed for half a minute to a minute in compressed form, and
+// It keeps objects that have not changed for one to two minutes in compressed form, and
 // decompresses a copy of such an object for each reader. If Go has a memory limit, the other objects
 // of a Store take an eighth of it at most; see [debug.SetMemoryLimit]. Then those that came first
 // are compressed at once.
