@@ -1,7 +1,10 @@
 package meter
 
-// cheap is the weight up to which code after a branch may join an earlier charge. A joined charge
-// saves a charge of its own; it adds at most the earlier charge's weight, or cheap.
+// joint is the weight up to which code after a branch may join an earlier charge. A joined charge
+// saves a charge of its own; it adds at most the earlier charge's weight, or joint.
+const joint = 32
+
+// cheap is a weight that needs no pause before it.
 const cheap = 16
 
 // none is the charge of unreachable code.
@@ -161,7 +164,7 @@ func (c *charges) settle() {
 	}
 	e, p := &c.edits[c.current], &c.edits[c.parent]
 	if p.state == stays || p.state == forced {
-		if sum := p.extra + e.weight; sum <= max(cheap, p.weight-p.extra) {
+		if sum := p.extra + e.weight; sum <= max(joint, p.weight-p.extra) {
 			p.extra, p.weight = sum, p.weight+e.weight
 			e.joined, e.weight = int32(c.parent), 0
 			return

@@ -117,7 +117,7 @@ func (c *code) add(index int, b reader) error {
 	if !f.body.ok() {
 		return f.body.err
 	}
-	w := writer{added: c.added, b: c.body[:0]}
+	w := writer{added: c.added, assembler: assembler{b: c.body[:0]}}
 	w.function(f)
 	c.body = w.b
 	c.bodies[index-m.imported] = bytes.Clone(w.b)

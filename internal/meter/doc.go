@@ -28,8 +28,8 @@
 // A charge stands at the head of code that is executed as a whole, and pays for it before it runs.
 // Functions and loops always begin with a charge. Code after a branch has a charge of its own,
 // unless it is cheap: then the charge before it pays for both. Such a charge at most doubles, or
-// grows by 16. So an instruction is charged before it is executed, and the excess is less than the
-// executed weight plus 16 for each charge. There is one exception: a loop that begins with a
+// grows by 32. So an instruction is charged before it is executed, and the excess is less than the
+// executed weight plus 32 for each charge. There is one exception: a loop that begins with a
 // br_table, as in all functions of Go's compiler, is charged at the ends of the table's target
 // blocks. The instructions before the table, 16 at most, run before they are charged. The caller of
 // a function pays for its entry.
@@ -60,8 +60,10 @@
 // stop the guest for a moment, and the host reads its clock and decides when the next pause is due.
 // Charges at loop heads and at the entries of chosen functions test the sign of Fuel. So do chosen
 // functions before they return, code before and behind calls by a chosen type, and some charges in
-// long code, see charges.go. A dispatch loop of Go's compiler, which is charged at the ends of its
-// blocks, pauses at its jumps back. Large fills and copies are done in chunks, see pause.go.
+// long code, see charges.go. After a pause at its head or entry, a loop or a chosen function begins
+// anew: the compiler generates slower code for values that are used behind a call. A dispatch loop
+// of Go's compiler, which is charged at the ends of its blocks, pauses at its jumps back. Large
+// fills and copies are done in chunks, see pause.go.
 //
 // Between two pauses a guest executes no more than the slice, some 3,000 units of fuel, and one
 // table instruction or memory.init. A memory.init copies at most the data of the module.

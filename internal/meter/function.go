@@ -62,6 +62,7 @@ const (
 	callValues   = 7
 	loopBlocks   = 4
 	sizedBlocks  = 2 // the charge, and the chunks
+	startBlocks  = 3 // the pause at the entry
 	joinShare    = 4 // one of so many locals differs where two ways meet
 )
 

@@ -106,6 +106,9 @@ func compare(t *testing.T, seed uint64, counting, interpreted bool, slice int64)
 			t.Errorf("seed %d: %d instructions between two pauses", seed, most)
 		}
 		pause.paused = nil
+		if stack := int32(c.stack.Get()); want.trap == "" && stack != 0 {
+			t.Errorf("seed %d: %d bytes of stack in use after the call", seed, stack)
+		}
 		used := much - c.left()
 		if again := erratic(t, start(1), m, pause, arg); want.trap == "" && again != used {
 			t.Errorf("seed %d: %d used, and %d with other slices", seed, used, again)

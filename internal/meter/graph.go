@@ -215,11 +215,20 @@ func (f *function) conclude() {
 	if f.entry = f.chosen || f.calls && own.head >= longestGap/2; f.entry {
 		own.pauses, own.head, own.passes, own.tail = true, 0, false, max(own.tail, own.whole)
 	}
+	if f.restarts() {
+		t := &f.body.m.types[f.body.m.funcs[f.body.number]]
+		f.passed = max(f.passed, t.size)
+		f.values += len(t.params) + len(t.results) + callValues
+		f.blocks += startBlocks
+	}
 	if f.chosen { // it pauses before it returns
 		own.tail, own.owed = 0, longestLate
 	}
 	f.facts.all[f.body.number] = own
 }
+
+// restarts reports whether the function begins anew after a pause at its entry.
+func (f *function) restarts() bool { return f.entry && f.tracked }
 
 // direct reads a call of a function.
 func (f *function) direct(at int) {

@@ -53,10 +53,9 @@ func (w *writer) chargeAt(e *edit) {
 	case e.pauses && e.weight > 0:
 		w.less(e.weight)
 		w.keep()
-		w.pause(e.weight, to)
+		w.pause(w.kept, e.weight, to)
 	case e.pauses:
-		w.get()
-		w.pause(0, to)
+		w.pause(w.get, 0, to)
 	case e.weight > 0:
 		w.less(e.weight)
 		w.put()
@@ -66,28 +65,45 @@ func (w *writer) chargeAt(e *edit) {
 // here is the target of a pause that does not continue at a label.
 const here = -1
 
-// pause takes the fuel from the top of the stack: if fuel < 0 { call pause; if to is a label:
-// fuel += weight; goto to }
-func (w *writer) pause(weight, to int64) {
+// pause writes: if fuel < 0 { call pause; if to is a label: fuel += weight; goto to }
+func (w *writer) pause(fuel func(), weight, to int64) {
+	if to == here {
+		w.negative(fuel)
+		w.op(opIf, emptyBlock)
+		w.callPause()
+		w.op(opEnd)
+		return
+	}
+	w.aside(func() { w.negative(fuel) })
+	w.callPause()
+	w.refund(weight)
+	w.local(opBr, uint64(to+1))
+	w.op(opEnd)
+}
+
+// negative tests the sign of the fuel.
+func (w *writer) negative(fuel func()) {
+	fuel()
 	w.constant(opI64Const, 0)
-	w.op(opI64LtS, opIf, emptyBlock)
+	w.op(opI64LtS)
+}
+
+func (w *writer) callPause() {
 	if w.cached {
 		w.move(editStore)
 	}
-	w.op(opCall)
-	w.b = appendUint(w.b, w.added.pause)
+	w.local(opCall, w.added.pause)
 	if w.cached {
 		w.move(editLoad)
 	}
-	if to != here {
-		if weight > 0 {
-			w.less(-weight)
-			w.put()
-		}
-		w.op(opBr)
-		w.b = appendUint(w.b, uint64(to+1))
+}
+
+// refund adds to the fuel the weight of a charge that is executed again.
+func (w *writer) refund(weight int64) {
+	if weight > 0 {
+		w.less(-weight)
+		w.put()
 	}
-	w.op(opEnd)
 }
 
 // dispatch is a loop that begins with a table of branches and nothing else, the form of all
@@ -310,14 +326,6 @@ func (w *writer) rest() {
 	w.local(opLocalGet, bulkFrom)
 	w.local(opLocalGet, bulkSize)
 	w.op(opReturn)
-}
-
-// step adds a constant to a local.
-func (w *writer) step(local uint64, by int64) {
-	w.local(opLocalGet, local)
-	w.constant(opI32Const, by)
-	w.op(opI32Add)
-	w.local(opLocalSet, local)
 }
 
 // again pauses, and repeats the loop if more than a chunk is left.

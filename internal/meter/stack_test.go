@@ -78,3 +78,26 @@ func TestNativeStack(t *testing.T) {
 		})
 	}
 }
+
+// TestDepthWithPauses shows that the second frame of a function that begins anew after a pause
+// counts: with a pause at each entry a recursion is stopped at half the depth.
+func TestDepthWithPauses(t *testing.T) {
+	// Guarantee: guest-memory
+	m := mod{
+		globals: [][]byte{code(i32, 1, num(0), end)}, exports: [][]byte{code(sized([]byte("depth")), 3, 0)},
+		funcs: []fn{{name: "f", body: code(num(0), call, 1)}, {params: []byte{i32}, body: code(globalGet, 0, num(1), add, globalSet, 0, num(0), call, 1)}},
+	}
+	depth := func(slice int64) uint64 {
+		g, err := instantiate(t, m.assemble(), meter.Config{Stack: 64 << 10, Slice: slice}, wazero.NewRuntimeConfigCompiler())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end, _ := g.call(t, 1<<40, "f"); end != "out of stack" {
+			t.Error(end)
+		}
+		return g.module.ExportedGlobal("depth").Get()
+	}
+	if with, without := depth(1), depth(1<<40); without < 100 || with < without/3 || with > without/2+1 {
+		t.Errorf("%d calls with pauses, and %d without", with, without)
+	}
+}

@@ -1,9 +1,35 @@
 package meter
 
-// writer appends instructions.
+// assembler appends instructions.
+type assembler struct{ b []byte }
+
+func (a *assembler) op(ops ...byte)               { a.b = append(a.b, ops...) }
+func (a *assembler) local(op byte, index uint64)  { a.b = appendUint(append(a.b, op), index) }
+func (a *assembler) global(op byte, index uint64) { a.b = appendUint(append(a.b, op), index) }
+func (a *assembler) constant(op byte, v int64)    { a.b = appendInt(append(a.b, op), v) }
+
+// step adds a constant to a local.
+func (a *assembler) step(local uint64, by int64) {
+	a.local(opLocalGet, local)
+	a.constant(opI32Const, by)
+	a.op(opI32Add)
+	a.local(opLocalSet, local)
+}
+
+// aside begins code that is executed if the condition holds, and that does not continue behind its
+// end. The compiler places the code of an if before the code that follows, so that the usual way
+// jumps over it. This form makes it place the code at the end of the function.
+func (a *assembler) aside(condition func()) {
+	a.op(opBlock, emptyBlock, opBlock, emptyBlock)
+	condition()
+	a.op(opBrIf, 0, opBr, 1, opEnd)
+}
+
+// writer appends the rewritten code of a function, or an added function.
 type writer struct {
+	assembler
+
 	added       *additions
-	b           []byte
 	depth, size uint64 // locals: stack in use including this call, operand of a sized charge
 	cache       uint64 // local: the fuel in a loop without calls
 	// local: the fuel that was stored last; reading the global again takes longer
@@ -37,7 +63,11 @@ func (w *writer) function(f *function) {
 // block: it has one end, where the stack in use is reduced again.
 func (w *writer) enter(f *function, e *edit) {
 	e.pauses = e.pauses || f.entry
-	w.chargeAt(e)
+	if f.restarts() {
+		w.restart(f, e.weight)
+	} else {
+		w.chargeAt(e)
+	}
 	if f.tracked {
 		w.guard(f.frameSize()+f.below, int64(w.added.m.cfg.Stack))
 		w.op(opBlock)
@@ -45,19 +75,45 @@ func (w *writer) enter(f *function, e *edit) {
 	}
 }
 
+// restart writes the charge at the entry of a function that counts its stack, and the pause. After
+// the pause the function calls itself: were the parameters used behind the pause, the compiler would
+// store them at each entry. The stack in use includes the second frame.
+func (w *writer) restart(f *function, weight int64) {
+	fuel := w.get
+	if weight > 0 {
+		fuel = w.kept
+		w.less(weight)
+		w.keep()
+	}
+	w.aside(func() { w.negative(fuel) })
+	w.callPause()
+	w.refund(weight)
+	w.addStack(f.frameSize())
+	for i := range f.body.m.types[f.body.m.funcs[f.body.number]].params {
+		w.local(opLocalGet, uint64(i))
+	}
+	w.local(opCall, uint64(f.body.number))
+	w.addStack(-f.frameSize())
+	w.op(opReturn, opEnd)
+}
+
+// addStack adds bytes to the stack in use.
+func (w *writer) addStack(bytes int64) {
+	w.global(opGlobalGet, w.added.stack)
+	w.constant(opI32Const, bytes)
+	w.op(opI32Add)
+	w.global(opGlobalSet, w.added.stack)
+}
+
 // exit writes the end of a function.
 func (w *writer) exit(f *function) {
 	if !f.tracked {
 		return
 	}
-	w.local(opLocalGet, w.depth)
-	w.constant(opI32Const, f.frameSize()+f.below)
-	w.op(opI32Sub)
-	w.global(opGlobalSet, w.added.stack)
+	w.addStack(-f.frameSize() - f.below)
 	if f.chosen {
 		w.cached = false
-		w.get()
-		w.pause(0, here)
+		w.pause(w.get, 0, here)
 	}
 	w.op(opEnd)
 }
@@ -92,8 +148,7 @@ func (w *writer) edit(e *edit) (replaced int32) {
 		w.local(opTableGet, w.added.table)
 		return int32(e.extra)
 	case editPause:
-		w.get()
-		w.pause(0, int64(e.depth))
+		w.pause(w.get, 0, int64(e.depth))
 	}
 	return 0
 }
@@ -126,11 +181,6 @@ func (w *writer) locals(f *function) {
 		w.op(longs, typeI64)
 	}
 }
-
-func (w *writer) op(ops ...byte)               { w.b = append(w.b, ops...) }
-func (w *writer) local(op byte, index uint64)  { w.b = appendUint(append(w.b, op), index) }
-func (w *writer) global(op byte, index uint64) { w.b = appendUint(append(w.b, op), index) }
-func (w *writer) constant(op byte, v int64)    { w.b = appendInt(append(w.b, op), v) }
 
 // move copies the fuel into the local or back.
 func (w *writer) move(kind editKind) {
@@ -167,13 +217,20 @@ func (w *writer) put() {
 	}
 }
 
-// keep stores the fuel from the top of the stack and leaves it there.
+// keep stores the fuel from the top of the stack, from where kept gets it.
 func (w *writer) keep() {
 	if w.cached {
-		w.local(opLocalTee, w.cache)
+		w.local(opLocalSet, w.cache)
 	} else {
 		w.local(opLocalTee, w.spare)
 		w.global(opGlobalSet, w.added.fuel)
+	}
+}
+
+func (w *writer) kept() {
+	if w.cached {
+		w.local(opLocalGet, w.cache)
+	} else {
 		w.local(opLocalGet, w.spare)
 	}
 }
@@ -196,7 +253,7 @@ func (w *writer) sized(s scale, weight int64) {
 	w.constant(opI64Const, weight)
 	w.op(opI64Sub)
 	w.keep()
-	w.pause(0, here)
+	w.pause(w.kept, 0, here)
 }
 
 // guard adds the frame to the stack in use: depth = stack + frame; stack = depth; if depth > limit
@@ -207,7 +264,10 @@ func (w *writer) guard(frame, limit int64) {
 	w.op(opI32Add)
 	w.local(opLocalTee, w.depth)
 	w.global(opGlobalSet, w.added.stack)
-	w.local(opLocalGet, w.depth)
-	w.constant(opI32Const, limit)
-	w.op(opI32GtS, opIf, emptyBlock, opUnreachable, opEnd)
+	w.aside(func() {
+		w.local(opLocalGet, w.depth)
+		w.constant(opI32Const, limit)
+		w.op(opI32GtS)
+	})
+	w.op(opUnreachable, opEnd)
 }

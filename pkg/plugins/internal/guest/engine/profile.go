@@ -25,9 +25,15 @@ type profiler struct {
 
 	used  func() int64 // the fuel of the call; nil: no call is measured
 	last  int64        // the fuel when a function began or ended last
-	stack []api.FunctionDefinition
+	stack []activation
 	by    map[api.FunctionDefinition]*callrecord.Function
 	place []string // the functions that a trap has ended
+}
+
+// activation is a function that has begun and not ended.
+type activation struct {
+	of    api.FunctionDefinition
+	again bool // it only begins anew after a pause, see package meter
 }
 
 // ofHost is the name for fuel that no function of the guest has used.
@@ -44,9 +50,16 @@ func (p *profiler) NewFunctionListener(f api.FunctionDefinition) experimental.Fu
 
 // Before implements [experimental.FunctionListener].
 func (p *profiler) Before(_ context.Context, _ api.Module, f api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
+	if p.used == nil {
+		p.stack = append(p.stack, activation{of: f})
+		return
+	}
+	n := len(p.stack)
+	// A call costs fuel.
+	again := n > 0 && p.stack[n-1].of == f && p.used() == p.last
 	p.count()
-	p.stack = append(p.stack, f)
-	if p.used != nil {
+	p.stack = append(p.stack, activation{of: f, again: again})
+	if !again {
 		p.of(f).Calls++
 	}
 }
@@ -63,13 +76,11 @@ const longestPlace = 50
 // Abort implements [experimental.FunctionListener].
 func (p *profiler) Abort(_ context.Context, _ api.Module, f api.FunctionDefinition, _ error) {
 	p.count()
-	for n := len(p.stack); n > 0; n-- { // a function of the host is not reported
-		p.stack = p.stack[:n-1]
-		if p.stack[:n][n-1] == f {
-			break
-		}
+	var ended activation
+	for n := len(p.stack); n > 0 && ended.of != f; n-- { // a function of the host is not reported
+		p.stack, ended = p.stack[:n-1], p.stack[n-1]
 	}
-	if p.used != nil && len(p.place) < longestPlace {
+	if p.used != nil && !ended.again && len(p.place) < longestPlace {
 		p.place = append(p.place, functionName(f))
 	}
 }
@@ -81,7 +92,7 @@ func (p *profiler) count() {
 	}
 	var running api.FunctionDefinition
 	if n := len(p.stack); n > 0 {
-		running = p.stack[n-1]
+		running = p.stack[n-1].of
 	}
 	now := p.used()
 	p.of(running).Fuel += now - p.last
