@@ -71,7 +71,7 @@ func bombs() map[string]bomb {
 		return b
 	}
 	calls := func(n int) mod { return mod{funcs: []fn{{name: "f", body: slices.Repeat(code(call, 1), n)}, {}}} }
-	// Pauses precede and follow each call by a type whose functions call each other.
+	// The functions of the type call each other.
 	indirect := code(num(0), callInd, 2, 0)
 	byType := func(n int) mod {
 		return mod{
@@ -87,7 +87,7 @@ func bombs() map[string]bomb {
 		"nested loops with locals":        {one(fn{name: "f", locals: i32Locals(1000), body: nestedLoops(2300, increments(1000))}), one(fn{name: "f", locals: i32Locals(200), body: nestedLoops(2300, increments(200))})},
 		"locals that live through joins":  {one(fn{name: "f", locals: i32Locals(1000), body: ifs(1000, 11_000)}), one(fn{name: "f", locals: i32Locals(350), body: ifs(350, 11_000)})},
 		"calls":                           {calls(150_000), calls(110_000)},
-		"calls by a type":                 {byType(20_000), byType(5500)},
+		"calls by a type":                 {byType(150_000), byType(100_000)},
 		"fills":                           {one(fn{name: "f", body: slices.Repeat(code(num(0), num(0), num(0), 0xfc, 11, 0), 80_000)}), one(fn{name: "f", body: slices.Repeat(code(num(0), num(0), num(0), 0xfc, 11, 0), 5900)})},
 		"a long chain of loads":           {one(chain(650_000)), one(chain(130_000))},
 		"many long chains of loads":       {times(80, chain(130_000)), times(50, chain(130_000))},

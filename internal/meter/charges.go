@@ -63,8 +63,8 @@ const (
 // place: the charge that pays for it, and the gap.
 //
 // The gap is the largest weight that can have been executed since the last pause or function entry
-// on any way to the place. Loop heads pause, and so do chosen functions, at their entry and before
-// they return, and calls by a chosen type, before and behind them, see graph. What remains
+// on any way to the place. Loop heads pause, and so do chosen functions, and those that call by a
+// chosen type, at their entry and before they return, see graph. What remains
 // is code without loops and without cycles, which may be as long as a module. So a pause is
 // inserted wherever the gap would exceed longestGap; only little code that takes no time is exempt.
 // A function with a large gap pauses at its entry.
@@ -114,10 +114,14 @@ func paused(weight int64) gap { return gap{weight, noWay, noWay} }
 
 // longestGap is the largest gap before a memory access, and before a call of a function that may
 // not pause itself.
-const longestGap = 1000
+const longestGap = 2000
+
+// shortGap is the gap from which a function with calls pauses at its entry, and one that may be
+// called by a chosen type before it returns, too.
+const shortGap = 500
 
 // longestLate is the largest late gap before a memory access.
-const longestLate = longestGap / 2
+const longestLate = 500
 
 func (c *charges) reachable() bool { return c.current != none }
 

@@ -40,15 +40,15 @@
 // # The stack
 //
 // Metering chooses functions and types, as few as it can, so that each cycle of calls contains a
-// chosen function or a call by a chosen type, see package cycles.
+// chosen function or a call by a chosen type, see package cycles. Functions that call by a chosen
+// type count as chosen from here on.
 //
 // A tracked function adds an estimate of its frame to Stack at its entry, and subtracts it at its
-// end. Tracked are the chosen functions, those that call by a chosen type or call the host, and
-// those whose frame, with the frames below, exceeds 2 KiB. A tracked function counts the frames of
-// the others that it calls as its own: the largest sum of frames up to the next tracked ones.
-// Functions without calls are not counted. See graph.go. The host may begin a new delta within a
-// call and set the stack to 0, so a tracked function stores its sum again behind a call of the
-// host.
+// end. Tracked are the chosen functions, those that call the host, and those whose frame, with the
+// frames below, exceeds 2 KiB. A tracked function counts the frames of the others that it calls as
+// its own: the largest sum of frames up to the next tracked ones. Functions without calls are not
+// counted. See graph.go. The host may begin a new delta within a call and set the stack to 0, so a
+// tracked function stores its sum again behind a call of the host.
 //
 // A call that an unreachable follows is cold, such as that of a function that panics. A function
 // that is added checks fuel and stack before it, and counts the frames that were not counted, so
@@ -59,13 +59,12 @@
 // A guest pauses after each slice of fuel, see pause.go: the engine leaves compiled code, Go can
 // stop the guest for a moment, and the host reads its clock and decides when the next pause is due.
 // Charges at loop heads and at the entries of chosen functions test the sign of Fuel. So do chosen
-// functions before they return, code before and behind calls by a chosen type, and some charges in
-// long code, see charges.go. After a pause at its head or entry, a loop or a chosen function begins
+// functions before they return, and some charges in long code, see charges.go. After a pause at its head or entry, a loop or a chosen function begins
 // anew: the compiler generates slower code for values that are used behind a call. A dispatch loop
 // of Go's compiler, which is charged at the ends of its blocks, pauses at its jumps back. Large
 // fills and copies are done in chunks, see pause.go.
 //
-// Between two pauses a guest executes no more than the slice, some 3,000 units of fuel, and one
+// Between two pauses a guest executes no more than the slice, some 7,000 units of fuel, and one
 // table instruction or memory.init. A memory.init copies at most the data of the module.
 //
 // # References

@@ -44,7 +44,8 @@ type function struct {
 	blocks  int    // see Config.MaxBlocks
 	calls   bool   // it calls other functions, cold calls aside
 	tracked bool   // it counts its stack
-	chosen  bool   // it is chosen, see graph
+	byType  bool   // it calls by a chosen type
+	chosen  bool   // it pauses at its entry and end, see graph
 	entry   bool   // it may pause at its entry
 	below   int64  // the most bytes of the frames of a called function that is not tracked
 	cached  bool   // it has loops that keep the fuel in a local

@@ -142,7 +142,7 @@ func compare(t *testing.T, seed uint64, counting, interpreted bool, slice int64)
 
 // longestGap bounds the weight between two pauses in addition to a slice, and what a guest may
 // execute without fuel.
-const longestGap = 3000
+const longestGap = 7000
 
 // slack is the weight that may be executed before it is paid: a table of branches at the head of a
 // loop, and the code that leads to it.

@@ -82,6 +82,13 @@ func TestGaps(t *testing.T) {
 			funcs:  []fn{arg(fn{name: "f", body: slices.Repeat(code(num(0), callInd, 2, 0), 1000)}), leaf(60)},
 			tables: [][]byte{{0x70, 0, 1}}, elems: [][]byte{code(0, num(0), end, 1, 1)},
 		},
+		"calls by a table, in a cycle": {
+			funcs: []fn{
+				arg(fn{name: "f", body: slices.Repeat(code(num(0), callInd, 2, 0), 1000)}), leaf(60),
+				{locals: locals, body: code(num(0), ifThen, void, num(1), callInd, 2, 0, end)},
+			},
+			tables: [][]byte{{0x70, 0, 2}}, elems: [][]byte{code(0, num(0), end, 2, 1, 2)},
+		},
 		"calls of a long one":          {funcs: []fn{leaf(5000), arg(fn{name: "f", body: slices.Repeat(code(call, 0), 10)})}},
 		"returns":                      deep(tail),
 		"returns to calls":             {funcs: append(deep(code(call, 2)).funcs, leaf(10))},
@@ -112,7 +119,7 @@ func TestGaps(t *testing.T) {
 				t.Errorf("%s after %d accesses", end, last)
 			}
 			// An access and its counter weigh 7 together.
-			if limit := uint64(slice+3000) / 7; most > limit {
+			if limit := uint64(slice+longestGap) / 7; most > limit {
 				t.Errorf("%d accesses between two pauses, want at most %d", most, limit)
 			}
 			t.Logf("%d of %d", most, last)

@@ -22,7 +22,7 @@ type graph struct {
 	targets map[int][]int
 	order   []int // of the nodes, callees first
 	// for each node: it was chosen. A guest must pause, and its stack must be counted, once in each
-	// cycle of calls. The chosen functions and the calls by chosen types do so.
+	// cycle of calls. The chosen functions and those that call by chosen types do so.
 	chosen []bool
 }
 
@@ -155,30 +155,37 @@ func (f *facts) chosenType(typ int) bool {
 
 // joinType joins the properties of all functions that call_indirect with a type may call.
 func (f *facts) joinType(node int) {
-	g := f.graph
-	if g.chosen[node] {
-		return
+	if !f.graph.chosen[node] {
+		f.join(node)
 	}
+}
+
+// joinChosen joins the properties of the functions of each chosen type, after all functions were
+// read. They do not depend on the type: what a function that calls by it shows its callers is
+// constant, see conclude.
+func (f *facts) joinChosen() {
+	for node := len(f.graph.m.funcs); node < len(f.all); node++ {
+		switch {
+		case !f.graph.chosen[node]:
+		case f.graph.m.strangers():
+			f.all[node].stack = untracked
+		default:
+			f.join(node)
+		}
+	}
+}
+
+func (f *facts) join(node int) {
 	f.all[node] = fact{}
-	for _, function := range g.targets[node-len(g.m.funcs)] {
+	for _, function := range f.graph.targets[node-len(f.graph.m.funcs)] {
 		f.all[node].join(&f.all[function])
 	}
 }
 
-// joinChosen joins the stack of the functions of each chosen type, after all functions were read.
-func (f *facts) joinChosen() {
-	g := f.graph
-	for node := len(g.m.funcs); node < len(f.all); node++ {
-		if !g.chosen[node] {
-			continue
-		}
-		for _, function := range g.targets[node-len(g.m.funcs)] {
-			f.all[node].stack = max(f.all[node].stack, f.all[function].stack)
-		}
-		if g.m.strangers() {
-			f.all[node].stack = untracked
-		}
-	}
+// chosenTarget reports whether a call by a chosen type may lead to a function.
+func (f *facts) chosenTarget(function int) bool {
+	m := f.graph.m
+	return function < len(m.declared) && m.declared[function] && f.chosenType(m.funcs[function])
 }
 
 // strangers reports whether the module may call functions that it does not name: it imports a table
@@ -207,13 +214,14 @@ func (f *function) conclude() {
 	if f.calls {
 		own.stack = f.frameSize() + f.below
 	}
-	f.chosen = f.facts.graph.chosen[f.body.number]
+	target := f.facts.chosenTarget(f.body.number)
+	f.chosen = f.facts.graph.chosen[f.body.number] || f.byType || target && max(own.tail, own.whole) >= shortGap
 	f.tracked = f.tracked || f.chosen || own.stack > untracked
 	if f.tracked {
 		own.stack = 0
 	}
-	if f.entry = f.chosen || f.calls && own.head >= longestGap/2; f.entry {
-		own.pauses, own.head, own.passes, own.tail = true, 0, false, max(own.tail, own.whole)
+	if f.entry = f.chosen || (f.calls || target) && own.head >= shortGap; f.entry {
+		own.pauses, own.head, own.passes, own.tail, own.whole = true, 0, false, max(own.tail, own.whole), 0
 	}
 	if f.restarts() {
 		t := &f.body.m.types[f.body.m.funcs[f.body.number]]
@@ -244,8 +252,8 @@ func (f *function) direct(at int) {
 	f.call(at, f.body.m.funcs[callee], callCost, to)
 }
 
-// indirect reads a call by a type. If the type is chosen, the gaps of its functions are not known
-// yet: the guest may pause before and behind the call.
+// indirect reads a call by a type. If the type is chosen, the function counts as chosen, or, if the
+// called functions are not all known, the guest pauses before and behind the call.
 func (f *function) indirect(at int) {
 	typ := f.body.index(len(f.body.m.types), "type")
 	f.body.index(f.body.m.tables, "table")
@@ -253,7 +261,9 @@ func (f *function) indirect(at int) {
 		return
 	}
 	to := f.facts.ofType(typ)
-	if !f.facts.chosenType(typ) || f.cold() || !f.charges.reachable() {
+	chosen := f.facts.chosenType(typ) && !f.cold() && f.charges.reachable()
+	if !chosen || !f.body.m.strangers() {
+		f.byType = f.byType || chosen
 		f.beforeCall(at, to)
 		f.call(at, typ, indirectCost, to)
 		return

@@ -20,7 +20,7 @@ import (
 // determines the maximum wait of Go for it: 10 ms at 250 ns. A pause takes a tenth of a
 // microsecond, about a hundredth of a slice of fast code.
 const (
-	MaxSlice  = 40_000
+	MaxSlice  = 36_000
 	minSlice  = 1000
 	sliceTime = time.Millisecond
 )
