@@ -118,7 +118,7 @@ const longestGap = 2000
 
 // shortGap is the gap from which a function with calls pauses at its entry, and one that may be
 // called by a chosen type before it returns, too.
-const shortGap = 500
+const shortGap = longestGap / 2
 
 // longestLate is the largest late gap before a memory access.
 const longestLate = 500
