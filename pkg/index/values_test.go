@@ -2,6 +2,7 @@ package index_test
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"testing"
 	"unsafe"
@@ -51,8 +52,12 @@ func TestSharedValues(t *testing.T) {
 	first := pod(t, "", "first", "", `,"spec":{"nodeName":"n1"}`)
 	f.stores[0].Put(first)
 	second := pod(t, "", "second", "", `,"spec":{"nodeName":"n1"}`)
-	if got := testing.AllocsPerRun(100, func() { f.stores[0].Put(second) }); got > 2 {
-		t.Errorf("%v allocations for an object with known values, want 2: its entry and its key", got)
+	fewest := math.Inf(1)
+	for range 100 { // with the race detector, a sync.Pool drops some of its items
+		fewest = min(fewest, testing.AllocsPerRun(1, func() { f.stores[0].Put(second) }))
+	}
+	if fewest > 2 {
+		t.Errorf("%v allocations for an object with known values, want 2: its entry and its key", fewest)
 	}
 	third := pod(t, "", "third", "", `,"spec":{"nodeName":"n2"}`)
 	f.stores[0].Put(third)
