@@ -17,7 +17,7 @@ import (
 )
 
 // slice is the fuel of guests between two pauses, as in package wasm.
-const slice = 40_000
+const slice = 36_000
 
 // parsesPerRun is the number of parsed pods in a run of a contender.
 const parsesPerRun = 20

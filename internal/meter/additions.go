@@ -26,7 +26,8 @@ func newAdditions(m *module) *additions {
 		global[i], global[2] = global[2], global[i] // only pauses use Rest
 	}
 	return &additions{
-		m: m, fuel: uint64(global[0]), stack: uint64(global[1]), rest: uint64(global[2]), //nolint:gosec // limited
+		m:    m,
+		fuel: uint64(global[0]), stack: uint64(global[1]), rest: uint64(global[2]), //nolint:gosec // limited
 		pause: uint64(len(m.funcs)), table: uint64(m.tables), pauses: pauses, bulk: pauses && m.memories > 0,
 	}
 }
@@ -36,9 +37,9 @@ const ownGlobals = 3
 // slow reports whether a processor may take the accesses to a global for accesses to the size of
 // the memory. The engine, wazero's compiler, reaches both by the same base register: the size at 16
 // bytes behind it, then 24 bytes for each imported function, then 16 for each global. AMD's Zen 5
-// predicts that a load reads what was stored by the same register and a displacement that is equal
-// in its last 10 bits, and begins again when it was wrong. Most accesses to memory load its size:
-// guests took three times as long when the fuel was stored at 1,040 bytes.
+// predicts that a load reads the value that was stored by the same register and a displacement with
+// the same last 10 bits, and begins again if the prediction was wrong. Most accesses to memory load
+// its size: guests took three times as long when the fuel was stored at 1,040 bytes.
 func (m *module) slow(global int) bool {
 	const context, memory, function, size, period = 8, 16, 24, 16, 1024
 	globals := context + memory + function*m.imported
@@ -206,10 +207,10 @@ func (a *additions) functionSection(old []byte) []byte {
 func (a *additions) globalSection(old []byte) []byte {
 	first := min(a.m.cfg.Init, a.m.cfg.Slice)
 	var own [ownGlobals][]byte
-	set := func(global uint64, value []byte) { own[global-uint64(a.m.globals)] = value } //nolint:gosec // limited
-	set(a.fuel, appendInt([]byte{typeI64, 1, opI64Const}, first))
-	set(a.stack, []byte{typeI32, 1, opI32Const, 0})
-	set(a.rest, appendInt([]byte{typeI64, 1, opI64Const}, a.m.cfg.Init-first))
+	from := uint64(a.m.globals) //nolint:gosec // limited
+	own[a.fuel-from] = appendInt([]byte{typeI64, 1, opI64Const}, first)
+	own[a.stack-from] = []byte{typeI32, 1, opI32Const, 0}
+	own[a.rest-from] = appendInt([]byte{typeI64, 1, opI64Const}, a.m.cfg.Init-first)
 	b := appendMore(old, len(own))
 	for _, global := range own {
 		b = append(append(b, global...), opEnd)

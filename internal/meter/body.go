@@ -19,6 +19,9 @@ func (b *body) featureAt(at int, name string) {
 	b.failWith(&FeatureError{Feature: name, Function: b.number, Offset: b.start + at})
 }
 
+// signature returns the type of the function.
+func (b *body) signature() *signature { return &b.m.types[b.m.funcs[b.number]] }
+
 // readLocals reads the locals of a function.
 func (b *body) readLocals(t *signature) {
 	b.locals, b.size = len(t.params), t.size

@@ -63,11 +63,11 @@ const (
 // place: the charge that pays for it, and the gap.
 //
 // The gap is the largest weight that can have been executed since the last pause or function entry
-// on any way to the place. Loop heads pause, and so do chosen functions, and those that call by a
-// chosen type, at their entry and before they return, see graph. What remains
-// is code without loops and without cycles, which may be as long as a module. So a pause is
-// inserted wherever the gap would exceed longestGap; only little code that takes no time is exempt.
-// A function with a large gap pauses at its entry.
+// on any way to the place. Loop heads pause, and so do chosen functions and those that call by a
+// chosen type, at their entry and before they return, see graph. All other code has no loops and no
+// cycles of calls, but may be as long as a module. So a pause is inserted wherever the gap would
+// exceed longestGap; only little code that takes no time is exempt. A function with a large gap
+// pauses at its entry.
 //
 // A pause ends a slice only if its fuel was charged. A charge before a call may also pay for code
 // behind it, which is executed when a pause in the called function has counted the fuel already:
@@ -116,8 +116,8 @@ func paused(weight int64) gap { return gap{weight, noWay, noWay} }
 // not pause itself.
 const longestGap = 2000
 
-// shortGap is the gap from which a function with calls pauses at its entry, and one that may be
-// called by a chosen type before it returns, too.
+// shortGap is the gap before the first pause of a function with calls from which it pauses at its
+// entry. A function that a chosen type may call pauses from this gap on, at its entry and at its end.
 const shortGap = longestGap / 2
 
 // longestLate is the largest late gap before a memory access.

@@ -84,7 +84,7 @@ func (c *code) read(index int, b reader) error {
 		charges: charges{edits: f.charges.edits[:0], gap: gap{noWay, 0, noWay}},
 		frames:  f.frames[:0], loops: f.loops[:0], targets: f.targets, facts: &c.facts,
 	}
-	f.read(&m.types[m.funcs[index]])
+	f.read(f.body.signature())
 	if !f.body.ok() {
 		return f.body.err
 	}

@@ -61,8 +61,9 @@
 // Charges at loop heads and at the entries of chosen functions test the sign of Fuel. So do chosen
 // functions before they return, and some charges in long code, see charges.go. After a pause at its
 // head or entry, a loop or a chosen function begins anew: the compiler generates slower code for
-// values that are used behind a call. A dispatch loop of Go's compiler, which is charged at the ends
-// of its blocks, pauses at its jumps back. Large fills and copies are done in chunks, see pause.go.
+// values that are used behind a call. A dispatch loop of Go's compiler, which is charged at the
+// ends of its blocks, pauses at its jumps back. Large fills and copies are done in chunks, see
+// pause.go.
 //
 // Between two pauses a guest executes no more than the slice, some 7,000 units of fuel, and one
 // table instruction or memory.init. A memory.init copies at most the data of the module.

@@ -79,7 +79,7 @@ func (g *graph) edge(from, to int) { g.edges[from] = append(g.edges[from], int32
 
 // read reads the calls of a function, up to the first fault.
 func (g *graph) read(b body) {
-	b.readLocals(&g.m.types[g.m.funcs[b.number]])
+	b.readLocals(b.signature())
 	for b.ok() && b.left() > 0 {
 		at := b.i
 		op := b.byte()
@@ -161,8 +161,8 @@ func (f *facts) joinType(node int) {
 }
 
 // joinChosen joins the properties of the functions of each chosen type, after all functions were
-// read. They do not depend on the type: what a function that calls by it shows its callers is
-// constant, see conclude.
+// read. They do not depend on the type: the properties of a function that calls by it are constant,
+// see conclude.
 func (f *facts) joinChosen() {
 	for node := len(f.graph.m.funcs); node < len(f.all); node++ {
 		switch {
@@ -175,6 +175,7 @@ func (f *facts) joinChosen() {
 	}
 }
 
+// join joins the properties of the functions of a type.
 func (f *facts) join(node int) {
 	f.all[node] = fact{}
 	for _, function := range f.graph.targets[node-len(f.graph.m.funcs)] {
@@ -224,7 +225,7 @@ func (f *function) conclude() {
 		own.pauses, own.head, own.passes, own.tail, own.whole = true, 0, false, max(own.tail, own.whole), 0
 	}
 	if f.restarts() {
-		t := &f.body.m.types[f.body.m.funcs[f.body.number]]
+		t := f.body.signature()
 		f.passed = max(f.passed, t.size)
 		f.values += len(t.params) + len(t.results) + callValues
 		f.blocks += startBlocks

@@ -33,7 +33,7 @@ type Config struct {
 	// and a microsecond. All functions together may have 64 times as many. Default 1 Mi.
 	MaxValues uint32
 	// MaxBlocks bounds the blocks and branches of one function. Four targets of a table count as
-	// one; a loop counts as five and a pause behind a call as one, because metering adds blocks.
+	// one; a loop counts as five and a pause in long code as one, because metering adds blocks.
 	// The compiler needs time and memory in proportion to the square: two seconds and 200 MB for
 	// the default. All functions together may take sixteen times that time. Default 12,000.
 	MaxBlocks uint32

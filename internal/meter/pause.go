@@ -65,7 +65,7 @@ func (w *writer) chargeAt(e *edit) {
 // here is the target of a pause that does not continue at a label.
 const here = -1
 
-// pause writes: if fuel < 0 { call pause; if to is a label: fuel += weight; goto to }
+// pause writes the following, where fuel gets the fuel: if fuel < 0 { call pause; if to is a label: fuel += weight; goto to }
 func (w *writer) pause(fuel func(), weight, to int64) {
 	if to == here {
 		w.negative(fuel)

@@ -76,8 +76,8 @@ func (w *writer) enter(f *function, e *edit) {
 }
 
 // restart writes the charge at the entry of a function that counts its stack, and the pause. After
-// the pause the function calls itself: were the parameters used behind the pause, the compiler would
-// store them at each entry. The stack in use includes the second frame.
+// the pause the function calls itself: if code behind the pause used the parameters, the compiler
+// would store them at each entry. The stack in use includes the second frame.
 func (w *writer) restart(f *function, weight int64) {
 	fuel := w.get
 	if weight > 0 {
@@ -89,7 +89,7 @@ func (w *writer) restart(f *function, weight int64) {
 	w.callPause()
 	w.refund(weight)
 	w.addStack(f.frameSize())
-	for i := range f.body.m.types[f.body.m.funcs[f.body.number]].params {
+	for i := range f.body.signature().params {
 		w.local(opLocalGet, uint64(i))
 	}
 	w.local(opCall, uint64(f.body.number))
@@ -217,7 +217,7 @@ func (w *writer) put() {
 	}
 }
 
-// keep stores the fuel from the top of the stack, from where kept gets it.
+// keep stores the fuel from the top of the operand stack, also in a local that kept reads.
 func (w *writer) keep() {
 	if w.cached {
 		w.local(opLocalSet, w.cache)
@@ -227,6 +227,7 @@ func (w *writer) keep() {
 	}
 }
 
+// kept gets the fuel that keep has stored.
 func (w *writer) kept() {
 	if w.cached {
 		w.local(opLocalGet, w.cache)

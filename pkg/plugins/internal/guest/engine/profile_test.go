@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestProfileAndPauses shows that a profile, and the place of a trap, do not depend on the pauses of
-// a guest, after which a function may begin anew.
+// TestProfileAndPauses shows that a profile, and the place of a trap, do not depend on the pauses
+// of a guest, after which a function may begin anew.
 func TestProfileAndPauses(t *testing.T) {
 	// Guarantee: call-replay
 	// Two functions: f calls g(10), which calls itself until its parameter is 0, and then traps.

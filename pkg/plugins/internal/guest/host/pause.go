@@ -16,9 +16,9 @@ import (
 // slice of fuel. In a pause the guest leaves compiled code, and Go's garbage collector can stop it.
 // The host checks the clock, ends a guest that exceeds its time, and sets the next slice.
 //
-// A guest may change from the fastest to the slowest code at any time, so the largest slice
-// determines the maximum wait of Go for it: 10 ms at 250 ns. A pause takes a tenth of a
-// microsecond, about a hundredth of a slice of fast code.
+// A guest may change from the fastest to the slowest code at any time, so the largest slice and the
+// code up to the next pause, at most 7,000 units, determine the maximum wait of Go for it: 10 ms at
+// 250 ns. A pause takes a tenth of a microsecond, about a hundredth of a slice of fast code.
 const (
 	MaxSlice  = 36_000
 	minSlice  = 1000
