@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/addresses"
 )
 
 // maxRedirects is the maximum number of redirects of a request. Registries use one, to the storage
@@ -88,12 +90,15 @@ func (g *guard) check(to netip.Addr) error {
 	g.mu.Lock()
 	at := g.at
 	g.mu.Unlock()
-	switch {
-	case to.IsLinkLocalUnicast(), to.IsLinkLocalMulticast(), to.IsMulticast(), to.IsUnspecified():
-		return fmt.Errorf("%w: %s", errAddress, to)
+	inside := at.IsValid() && addresses.KindOf(at) == addresses.Private
+	switch kind := addresses.KindOf(to); {
+	case kind == addresses.Never:
+		return fmt.Errorf("%w: %s is reserved", errAddress, to)
+	case kind == addresses.Metadata:
+		return fmt.Errorf("%w: %s is link-local or of the metadata service of a cloud", errAddress, to)
 	case to.IsLoopback() && !at.IsLoopback():
 		return fmt.Errorf("%w: %s is this machine", errAddress, to)
-	case to.IsPrivate() && !at.IsLoopback() && !at.IsPrivate():
+	case kind == addresses.Private && !inside:
 		return fmt.Errorf("%w: %s is in a private network, and the registry is not", errAddress, to)
 	}
 	return nil

@@ -46,6 +46,7 @@ var allowed = map[string][]string{
 	"internal/config/tags":      {},
 	"internal/config/scalar":    {},
 	"internal/config/reference": {"internal/config/scalar", "internal/config/tags", "pkg/config"},
+	"internal/addresses":        {},
 	"internal/fileerr":          {},
 	"internal/manifest":         {},
 	"internal/similar":          {},
@@ -129,7 +130,7 @@ var allowed = map[string][]string{
 		"internal/callrecord", "internal/printable", "internal/fileerr", "internal/lines", "pkg/plugins", "pkg/event", "internal/meter", "pkg/plugins/internal/guest/abi", "pkg/plugins/internal/guest/host",
 		"pkg/plugins/internal/guest/limits",
 	},
-	"pkg/plugins/internal/guest/fetch": {"pkg/plugins", "pkg/config", "internal/rawjson", "internal/timer", "pkg/plugins/internal/guest/abi"},
+	"pkg/plugins/internal/guest/fetch": {"internal/addresses", "pkg/plugins", "pkg/config", "internal/rawjson", "internal/timer", "pkg/plugins/internal/guest/abi"},
 	"pkg/plugins/internal/guest/host": {
 		"internal/callrecord", "pkg/plugins", "pkg/event", "pkg/config", "internal/kv", "internal/rawjson", "internal/timer", "internal/lines", "internal/printable", "internal/meter",
 		"pkg/plugins/internal/guest/abi", "pkg/plugins/internal/guest/fetch", "pkg/plugins/internal/guest/files", "pkg/plugins/internal/guest/limits",
@@ -153,7 +154,7 @@ var allowed = map[string][]string{
 	"internal/inorder": {"pkg/event", "pkg/plugins"},
 
 	// The modules of handlers in registries.
-	"internal/oci":          {"internal/fileerr", "internal/printable"},
+	"internal/oci":          {"internal/addresses", "internal/fileerr", "internal/printable"},
 	"internal/oci/lockfile": {"internal/fileerr", "internal/oci", "pkg/config"},
 
 	// Several processes with one configuration, over NATS JetStream.

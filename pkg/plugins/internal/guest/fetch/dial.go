@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/addresses"
 )
 
 // errAddress is wrapped by the error of a connection to a forbidden address.
@@ -52,16 +54,16 @@ func (d *dialer) to(host Grant) func(ctx context.Context, network, address strin
 		}
 		if literal, err := netip.ParseAddr(name); err == nil {
 			// The configuration contains the address itself, which is sufficient.
-			if kindOf(literal) == never {
+			if addresses.KindOf(literal) == addresses.Never {
 				return nil, fmt.Errorf("%w: %s", errAddress, literal)
 			}
 			return d.connect(ctx, netip.AddrPortFrom(literal.Unmap(), port))
 		}
-		addresses, err := d.resolve(ctx, name)
+		resolved, err := d.resolve(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		return d.first(ctx, addresses, port, host)
+		return d.first(ctx, resolved, port, host)
 	}
 }
 
@@ -78,16 +80,16 @@ func splitHostPort(address string) (host string, port uint16, err error) {
 }
 
 // first connects to the first allowed address that answers.
-func (d *dialer) first(ctx context.Context, addresses []netip.Addr, port uint16, host Grant) (net.Conn, error) {
+func (d *dialer) first(ctx context.Context, candidates []netip.Addr, port uint16, host Grant) (net.Conn, error) {
 	err := errors.New("the host has no address")
-	for i, a := range addresses {
+	for i, a := range candidates {
 		to := netip.AddrPortFrom(a.Unmap(), port)
 		if denied := d.deny(ctx, to, host); denied != nil {
 			err = denied
 			continue
 		}
 		var conn net.Conn
-		if conn, err = d.try(ctx, to, len(addresses)-i); err == nil {
+		if conn, err = d.try(ctx, to, len(candidates)-i); err == nil {
 			return conn, nil
 		}
 	}
@@ -106,14 +108,14 @@ func (d *dialer) try(ctx context.Context, to netip.AddrPort, left int) (net.Conn
 
 // deny returns an error if the address of a name is forbidden.
 func (d *dialer) deny(ctx context.Context, to netip.AddrPort, host Grant) error {
-	switch kindOf(to.Addr()) {
-	case never, metadata:
+	switch addresses.KindOf(to.Addr()) {
+	case addresses.Never, addresses.Metadata:
 		return fmt.Errorf("%w: %s is at %s, which the grant must name", errAddress, host.Host, to.Addr())
-	case private:
+	case addresses.Private:
 		if !host.Private {
 			return fmt.Errorf("%w: %s is at %s, which requires private: true", errAddress, host.Host, to.Addr())
 		}
-	case public:
+	case addresses.Public:
 	}
 	if d.apiServer == "" || strings.EqualFold(host.Address(), d.apiServer) {
 		return nil
@@ -136,12 +138,12 @@ func (d *dialer) isAPIServer(ctx context.Context, to netip.AddrPort) (bool, erro
 	if literal, err := netip.ParseAddr(name); err == nil {
 		return netip.AddrPortFrom(literal.Unmap(), port) == to, nil
 	}
-	addresses, err := d.resolve(ctx, name)
+	resolved, err := d.resolve(ctx, name)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err == nil {
 		d.apiServed = d.apiServed[:0]
-		for _, a := range addresses {
+		for _, a := range resolved {
 			d.apiServed = append(d.apiServed, netip.AddrPortFrom(a.Unmap(), port))
 		}
 	}
