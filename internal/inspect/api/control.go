@@ -86,11 +86,12 @@ func NewControl(cfg ControlConfig) *Server {
 	if c.Recheck == 0 {
 		c.Recheck = recheck
 	}
-	s := newServer("api", cfg.Addr, c.guarded(c.identified(audited(c.mux(), cfg.Log))), cfg.Log)
-	s.tls = cfg.TLS
+	most := maxControls
 	if cfg.Access != nil {
-		s.most = maxProbes // clients without rights must not keep the others out
+		most = maxProbes // clients without rights must not keep the others out
 	}
+	s := newServer("api", cfg.Addr, most, c.guarded(c.identified(audited(c.mux(), cfg.Log))), cfg.Log)
+	s.tls = cfg.TLS
 	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(c.closing) }))
 	return s
 }

@@ -12,17 +12,17 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
-
 	"github.com/deltarouter/deltarouter/internal/listener"
 )
 
 // The limits for clients. Every client that reaches the port can use the probes.
 const (
-	// connections, of about 20 KB each; more connections wait until one is closed
+	// connections, of about 20 KB each
 	maxProbes      = 256
 	maxControls    = 64
-	headerTimeout  = 5 * time.Second
+	maxPerAddress  = 64              // connections of a client
+	probeTimeout   = time.Second     // until the end of the header of a probe
+	headerTimeout  = 5 * time.Second // the same for the control API
 	readTimeout    = 10 * time.Second
 	writeTimeout   = 30 * time.Second // for a scrape of many series over a slow line
 	idleTimeout    = 10 * time.Second // the probes close each connection after one request
@@ -56,7 +56,6 @@ type Config struct {
 // Server serves the probes, or the control API.
 type Server struct {
 	name string      // its key under listen: probes or api
-	most int         // limit of simultaneous connections
 	tls  *tls.Config // nil: without TLS
 	log  *slog.Logger
 	http http.Server
@@ -69,14 +68,15 @@ type Server struct {
 
 // New makes a Server of the probes. It does not listen yet.
 func New(cfg Config) *Server {
-	s := newServer("probes", cfg.Addr, probes(cfg), cfg.Log)
-	s.most = maxProbes
+	s := newServer("probes", cfg.Addr, maxProbes, probes(cfg), cfg.Log)
+	s.http.ReadHeaderTimeout = probeTimeout
 	s.http.SetKeepAlivesEnabled(false) // idle connections would count against the limit
 	return s
 }
 
-func newServer(name, addr string, handler http.Handler, log *slog.Logger) *Server {
-	s := &Server{name: name, most: maxControls, log: log, done: make(chan struct{})}
+// newServer makes a Server with at most that many connections.
+func newServer(name, addr string, most int, handler http.Handler, log *slog.Logger) *Server {
+	s := &Server{name: name, log: log, done: make(chan struct{})}
 	s.http = http.Server{
 		Addr:              addr,
 		Handler:           handler,
@@ -87,6 +87,7 @@ func newServer(name, addr string, handler http.Handler, log *slog.Logger) *Serve
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug), // mistakes of clients
 	}
+	listener.Bound(&s.http, most, maxPerAddress, log.With("for", name))
 	return s
 }
 
@@ -102,7 +103,7 @@ func (s *Server) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listen.%s: cannot listen on %q, choose another address: %w", s.name, s.http.Addr, err)
 	}
-	s.listener = netutil.LimitListener(socket, s.most)
+	s.listener = socket
 	if s.tls != nil {
 		s.listener = tls.NewListener(s.listener, s.tls)
 	}
