@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -183,11 +182,16 @@ func judge(err error, local bool) error {
 	}
 	// The message of a server can repeat parts of the request. The message of the local gRPC, which
 	// has the reason of a failed connection, cannot.
-	if err = fmt.Errorf("answered %v", s.Code()); local {
+	denied := s.Code() == codes.Unauthenticated || s.Code() == codes.PermissionDenied
+	if err = fmt.Errorf("answered %v", s.Code()); denied {
+		err = fmt.Errorf("%w%s", err, httpsink.Unauthenticated)
+	}
+	if local {
 		err = errors.New(firstLine(s.Message()))
 	}
 	switch s.Code() {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.DataLoss:
+	case codes.Unauthenticated, codes.PermissionDenied: // concerns the router, not the event
 	case codes.ResourceExhausted:
 		if later == nil {
 			return tooMuch(fmt.Errorf("%w without a retry delay: the request may be larger than the receiver accepts", err))
@@ -208,11 +212,12 @@ func firstLine(s string) string {
 
 type httpClient struct {
 	url     *url.URL
+	codes   httpsink.Codes
 	clients tlsfiles.Clients
 }
 
 func newHTTP(c *Config, s Signal) *httpClient {
-	return &httpClient{c.URL(s), tlsfiles.Clients{Files: &c.TLS, New: func(t *tls.Config) *http.Client { return httpsink.NewClient(t, 0) }}}
+	return &httpClient{c.URL(s), c.Codes, tlsfiles.Clients{Files: &c.TLS, New: func(t *tls.Config) *http.Client { return httpsink.NewClient(t, 0) }}}
 }
 
 // Close implements [Client].
@@ -245,7 +250,7 @@ func (h *httpClient) Send(ctx context.Context, request, response proto.Message, 
 		return plugins.Transport(err)
 	}
 	defer resp.Body.Close()
-	if err := judgeHTTP(resp); err != nil {
+	if err := h.judge(resp); err != nil {
 		text, whole := httpsink.Drain(resp, cancel)
 		return refused(err, messageOf(resp, text), whole)
 	}
@@ -259,12 +264,13 @@ func (h *httpClient) Send(ctx context.Context, request, response proto.Message, 
 	return nil
 }
 
-// judgeHTTP converts an HTTP status to an error, by the specification of OTLP.
-func judgeHTTP(resp *http.Response) error {
+// judge converts an HTTP status to an error, by the specification of OTLP. But a failed
+// authentication is not an error of the request.
+func (h *httpClient) judge(resp *http.Response) error {
 	code := resp.StatusCode
-	said := fmt.Errorf("answered %d %s", code, http.StatusText(code))
+	said := errors.New(httpsink.Answered(code))
 	switch {
-	case slices.Contains(retryable(), code):
+	case h.codes.IsUnavailable(code, isRetryable(code)):
 		return plugins.RetryLater(said, httpsink.RetryAfter(resp.Header, time.Now()))
 	case code == http.StatusBadRequest, code == http.StatusRequestEntityTooLarge, code == http.StatusUnprocessableEntity, code >= 500:
 		return tooMuch(said)
@@ -287,11 +293,12 @@ func messageOf(resp *http.Response, body []byte) []byte {
 	return body
 }
 
-// retryable are the codes of the specification of OTLP, and two more that mean that the request was
-// not processed.
-func retryable() []int {
-	return []int{
-		http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
-		http.StatusRequestTimeout, http.StatusTooEarly,
+// isRetryable reports whether the specification of OTLP, or [httpsink.IsTemporary], says that the
+// receiver is unavailable.
+func isRetryable(code int) bool {
+	switch code {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
 	}
+	return httpsink.IsTemporary(code)
 }

@@ -40,7 +40,8 @@ type Config struct {
 	Protocol string // grpc or http
 	Headers  map[string]config.Secret
 	TLS      tlsfiles.Config
-	Timeout  time.Duration // of a request
+	Timeout  time.Duration  // of a request
+	Codes    httpsink.Codes // of HTTP
 }
 
 // OfTraces returns the connection of an export of traces.
@@ -75,6 +76,14 @@ func (c *Config) Check(n config.Node, s Signal) config.Problems {
 	case u.Scheme == "http" && !c.TLS.IsZero():
 		problems = append(problems, n.At("tls").Problemf("requires an endpoint with https://"))
 	}
+	if c.Protocol == "grpc" && len(c.Codes.Unavailable)+len(c.Codes.Rejected) > 0 {
+		for _, key := range []string{"unavailable", "rejected"} {
+			if at := n.At(key); !at.IsZero() {
+				problems = append(problems, at.Problemf("requires protocol: http"))
+			}
+		}
+	}
+	problems = append(problems, c.Codes.Check(n)...)
 	return append(problems, c.checkHeaders(n.At("headers"))...)
 }
 

@@ -198,7 +198,7 @@ func TestUnavailable(t *testing.T) {
 			case <-r.Context().Done():
 			}
 		},
-		"rejects": func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(http.StatusForbidden) },
+		"rejects": func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(http.StatusGone) },
 		"huge": func(w http.ResponseWriter, _ *http.Request, _ int) {
 			w.Header().Set("Content-Type", "application/x-protobuf")
 			for range 64 {

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/httpsink"
 	"github.com/deltarouter/deltarouter/internal/otlpconn"
 	"github.com/deltarouter/deltarouter/internal/tlsfiles"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -12,13 +13,15 @@ import (
 
 // sinkConfig is the configuration below `otlp:`.
 type sinkConfig struct {
-	Endpoint  string                   `yaml:"endpoint,required" doc:"URL of the receiver: http:// or https://, a host and a port. With protocol http and no path, the path is /v1/logs."`
-	Protocol  string                   `yaml:"protocol" default:"grpc" enum:"grpc http" doc:"grpc: OTLP/gRPC, usually on port 4317. http: OTLP/HTTP with protobuf, usually on port 4318."`
-	Headers   map[string]config.Secret `yaml:"headers" doc:"Headers (of gRPC: metadata) to send."`
-	TLS       tlsfiles.Config          `yaml:"tls" doc:"TLS settings of an endpoint with https: the certificate authorities of the receiver, and a client certificate."`
-	MaxEvents int                      `yaml:"maxEvents" default:"512" min:"1" max:"10000" doc:"Maximum number of events in a request."`
-	MaxBytes  config.Size              `yaml:"maxBytes" default:"3Mi" min:"1Ki" max:"64Mi" doc:"Approximate maximum size of a request. A larger event is sent alone. Receivers accept 4 MiB by default."`
-	Timeout   time.Duration            `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"Timeout of a request."`
+	Endpoint    string                   `yaml:"endpoint,required" doc:"URL of the receiver: http:// or https://, a host and a port. With protocol http and no path, the path is /v1/logs."`
+	Protocol    string                   `yaml:"protocol" default:"grpc" enum:"grpc http" doc:"grpc: OTLP/gRPC, usually on port 4317. http: OTLP/HTTP with protobuf, usually on port 4318."`
+	Headers     map[string]config.Secret `yaml:"headers" doc:"Headers (of gRPC: metadata) to send."`
+	TLS         tlsfiles.Config          `yaml:"tls" doc:"TLS settings of an endpoint with https: the certificate authorities of the receiver, and a client certificate."`
+	MaxEvents   int                      `yaml:"maxEvents" default:"512" min:"1" max:"10000" doc:"Maximum number of events in a request."`
+	MaxBytes    config.Size              `yaml:"maxBytes" default:"3Mi" min:"1Ki" max:"64Mi" doc:"Approximate maximum size of a request. A larger event is sent alone. Receivers accept 4 MiB by default."`
+	Unavailable []int                    `yaml:"unavailable" doc:"With protocol http: statuses that mean, beside those of the kind, that the receiver is unavailable."`
+	Rejected    []int                    `yaml:"rejected" doc:"With protocol http: statuses that reject the event, although by default the receiver counts as unavailable, as 403."`
+	Timeout     time.Duration            `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"Timeout of a request."`
 }
 
 // Kind returns the kind of sink `otlp`.
@@ -33,6 +36,9 @@ headers:
 tls: {ca: {file: /secrets/ca.crt}, cert: {file: /secrets/tls.crt}, key: {file: /secrets/tls.key}, serverName: collector}
 maxEvents: 512
 maxBytes: 3Mi
+# Statuses that mean something else here, with protocol: http:
+# unavailable: [404]
+# rejected: [403]
 timeout: 10s
 `,
 	}}}
@@ -49,7 +55,7 @@ var _ interface {
 
 // connection returns the connection of the sink.
 func (c *sinkConfig) connection() *otlpconn.Config {
-	return &otlpconn.Config{Endpoint: c.Endpoint, Protocol: c.Protocol, Headers: c.Headers, TLS: c.TLS, Timeout: c.Timeout}
+	return &otlpconn.Config{Endpoint: c.Endpoint, Protocol: c.Protocol, Headers: c.Headers, TLS: c.TLS, Timeout: c.Timeout, Codes: httpsink.Codes{Unavailable: c.Unavailable, Rejected: c.Rejected}}
 }
 
 // Validate implements [config.Validator].

@@ -96,7 +96,7 @@ func TestVerdicts(t *testing.T) {
 			{"not now", "uuuuuuuu", "", fails(exhausted.Err()), 1, 7 * time.Second},
 			{"unavailable", "uuuuuuuu", "", fails(status.Error(codes.Unavailable, "s3cret")), 1, 0},
 			{"permanent", "rrrrrrrr", "", fails(status.Error(codes.Internal, "s3cret")), 14, 0},
-			{"nobody", "rrrrrrrr", "", fails(status.Error(codes.Unauthenticated, "s3cret")), 2, 0},
+			{"nobody", "uuuuuuuu", "authentication failed", fails(status.Error(codes.Unauthenticated, "s3cret")), 1, 0},
 			{"one at fault", "ddrddddd", "", func(request ask) (answer, error) {
 				if slices.Contains(ids(request), bad) {
 					return nil, status.Error(codes.InvalidArgument, "s3cret")

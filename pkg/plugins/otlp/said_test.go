@@ -55,11 +55,11 @@ func TestSaid(t *testing.T) {
 		kind, body, want string
 		code             int
 	}{
-		"text":      {"text/plain", "no quota\x1b[31m: Bearer s3cr3t, s3cr3t", "no quota\ufffd[31m: [redacted], [redacted]", http.StatusForbidden},
-		"status":    {"application/x-protobuf", string(message), "no quota for [redacted]", http.StatusUnauthorized},
+		"text":      {"text/plain", "no quota\x1b[31m: Bearer s3cr3t, s3cr3t", "no quota\ufffd[31m: [redacted], [redacted]", http.StatusGone},
+		"status":    {"application/x-protobuf", string(message), "no quota for [redacted]", http.StatusGone},
 		"no status": {"application/x-protobuf", "no quota", "no quota", http.StatusBadRequest},
-		"long":      {"text/plain", strings.Repeat("quota ", 1000), strings.Repeat("quota ", 90)[:509] + "…", http.StatusForbidden},
-		"nothing":   {"text/plain", "", "", http.StatusForbidden},
+		"long":      {"text/plain", strings.Repeat("quota ", 1000), strings.Repeat("quota ", 90)[:509] + "…", http.StatusGone},
+		"nothing":   {"text/plain", "", "", http.StatusGone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +80,7 @@ func TestSaid(t *testing.T) {
 	}
 	t.Run("grpc", func(t *testing.T) {
 		r := &receiver{refuse: func(ask) (answer, error) {
-			return nil, status.Error(codes.PermissionDenied, "no quota for s3cr3t")
+			return nil, status.Error(codes.FailedPrecondition, "no quota for s3cr3t")
 		}}
 		at, _ := serveGRPC(t, r, "127.0.0.1:0")
 		config := "endpoint: 'http://" + at + "'"
@@ -98,7 +98,7 @@ func TestEndlessRefusal(t *testing.T) {
 	stop := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		w.WriteHeader(http.StatusForbidden)
+		w.WriteHeader(http.StatusGone)
 		_, _ = io.WriteString(w, "no quota for s3cr")
 		_ = http.NewResponseController(w).Flush()
 		<-stop

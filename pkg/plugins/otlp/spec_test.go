@@ -32,7 +32,7 @@ func TestStatusOfGRPC(t *testing.T) {
 	for code, want := range map[codes.Code]string{
 		codes.Canceled: "uu", codes.DeadlineExceeded: "uu", codes.Aborted: "uu", codes.OutOfRange: "uu", codes.Unavailable: "uu", codes.DataLoss: "uu",
 		codes.ResourceExhausted: "rr", codes.Unknown: "rr", codes.InvalidArgument: "rr", codes.NotFound: "rr", codes.AlreadyExists: "rr",
-		codes.PermissionDenied: "rr", codes.FailedPrecondition: "rr", codes.Unimplemented: "rr", codes.Internal: "rr", codes.Unauthenticated: "rr",
+		codes.PermissionDenied: "uu", codes.FailedPrecondition: "rr", codes.Unimplemented: "rr", codes.Internal: "rr", codes.Unauthenticated: "uu",
 	} {
 		for _, delay := range []time.Duration{-1, 0, 7 * time.Second, 1000 * time.Hour} {
 			answered := status.New(code, "s3cret")
@@ -71,7 +71,8 @@ func TestStatusOfHTTP(t *testing.T) {
 	for code, want := range map[int]string{
 		429: "uu", 502: "uu", 503: "uu", 504: "uu", // of the specification
 		408: "uu", 425: "uu", // the request was not processed
-		400: "rr", 401: "rr", 403: "rr", 404: "rr", 405: "rr", 413: "rr", 415: "rr", 422: "rr", 500: "rr", 501: "rr", 505: "rr", 507: "rr", 301: "rr", 307: "rr",
+		401: "uu", 403: "uu", 407: "uu", // the credentials concern all events
+		400: "rr", 404: "rr", 405: "rr", 413: "rr", 415: "rr", 422: "rr", 500: "rr", 501: "rr", 505: "rr", 507: "rr", 301: "rr", 307: "rr",
 		200: "dd", 202: "dd", 204: "dd",
 	} {
 		for _, header := range []string{"", "7", "999999999", "-1", "soon", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)} {
@@ -102,6 +103,22 @@ func TestStatusOfHTTP(t *testing.T) {
 			if after := plugins.RetryAfter(errs[0]); after < least || after > most || strings.Contains(errs[0].Error(), "s3cret") {
 				t.Errorf("%d with Retry-After %s: after %v: %v", code, header, after, errs)
 			}
+		}
+	}
+}
+
+// TestCodes: the configuration changes the meaning of a status.
+func TestCodes(t *testing.T) {
+	// Guarantee: otlp-delivery, sink-unavailable, sink-rejects
+	for code, want := range map[int]string{403: "rr", 503: "rr", 401: "uu", 404: "uu", 400: "uu", 410: "rr"} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+		errs := open(t, "{endpoint: '"+s.URL+"', protocol: http, unavailable: [404, 400], rejected: [403, 503]}").Write(t.Context(), sinktest.Events(t, "web", 2, 10))
+		s.Close()
+		if v := sinktest.Verdicts(2, errs); v != want {
+			t.Errorf("%d: got %s, want %s: %v", code, v, want, errs)
+		}
+		if denied := code == http.StatusUnauthorized || code == http.StatusForbidden; strings.Contains(errs[0].Error(), "authentication failed") != denied {
+			t.Errorf("%d: %v", code, errs[0])
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/httpsink"
 	"github.com/deltarouter/deltarouter/internal/tlsfiles"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -32,6 +33,8 @@ type sinkConfig struct {
 	ContentType    string                   `yaml:"contentType" doc:"Content-Type of body. Absent: text/plain for a string, otherwise application/json."`
 	Headers        map[string]config.Secret `yaml:"headers" doc:"Headers to send."`
 	TLS            tlsfiles.Config          `yaml:"tls" doc:"TLS settings of a URL with https: the certificate authorities of the receiver, and a client certificate. Files are read again when they change."`
+	Unavailable    []int                    `yaml:"unavailable" doc:"HTTP statuses that mean, beside those of the kind, that the receiver is unavailable."`
+	Rejected       []int                    `yaml:"rejected" doc:"HTTP statuses that reject the event, although by default the receiver counts as unavailable, as 403."`
 	Timeout        time.Duration            `yaml:"timeout" default:"10s" min:"1ms" max:"10m" doc:"Timeout of a request, including its response."`
 	ConnectTimeout time.Duration            `yaml:"connectTimeout" default:"5s" min:"1ms" max:"10m" doc:"Timeout of the connection, and of the TLS handshake."`
 }
@@ -40,7 +43,7 @@ type sinkConfig struct {
 func Kind() plugins.SinkKind {
 	return kind{plugins.SinkDefinition[sinkConfig]{New: newSink, Definition: plugins.Definition[sinkConfig]{
 		Name: "webhook",
-		Doc:  "Posts events over HTTP, as CloudEvents or with a body of an expression. 2xx delivers. 408, 425, 429, 5xx and no response mean that the receiver is unavailable. Any other status rejects the event.",
+		Doc:  "Posts events over HTTP, as CloudEvents or with a body of an expression. 2xx delivers. 401, 403, 407, 408, 425, 429, 5xx and no response mean that the receiver is unavailable. Any other status rejects the event.",
 		Example: `url: {file: /secrets/url} # or {env: NAME}, or the URL itself
 mode: batched            # or structured, or binary
 maxBatch: 1Mi
@@ -55,6 +58,8 @@ tls:
   cert: {file: /secrets/cert.pem}
   key: {file: /secrets/key.pem}
   serverName: hooks.example.com
+unavailable: [404] # statuses that mean something else here
+rejected: [403]
 timeout: 10s
 connectTimeout: 5s
 `,
@@ -90,7 +95,13 @@ func (c *sinkConfig) Validate(n config.Node) config.Problems {
 			problems = append(problems, at.Problemf("is set by the sink itself: remove it"))
 		}
 	}
+	codes := c.codes()
+	problems = append(problems, codes.Check(n)...)
 	return append(problems, c.checkBody(n)...)
+}
+
+func (c *sinkConfig) codes() httpsink.Codes {
+	return httpsink.Codes{Unavailable: c.Unavailable, Rejected: c.Rejected}
 }
 
 // Warn implements [plugins.Warner]. It reports headers and secrets that the sink would send without

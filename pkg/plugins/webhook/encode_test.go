@@ -144,7 +144,8 @@ func TestBatched(t *testing.T) {
 		{"one is bad", "", "", has("c", 422), "abcdefg abc a bc b c defg", "ddrdddd"},
 		{"two are bad", "", "", has("cg", 400), "abcdefg abc a bc b c defg de fg f g", "ddrdddr"},
 		{"too large", "", "", func(ids []string) int { return map[bool]int{true: 413, false: 200}[len(ids) > 2] }, "abcdefg abc a bc defg de fg", "ddddddd"},
-		{"not let in", "", "", has("a", 401), "abcdefg", "rrrrrrr"},
+		{"not let in", "", "", has("a", 401), "abcdefg", "uuuuuuu"},
+		{"not there", "", "", has("a", 404), "abcdefg", "rrrrrrr"},
 		{"down", "", "", has("a", 503), "abcdefg", "uuuuuuu"},
 		{"one is bad, and then it is down", "", "", func(ids []string) int {
 			if ids[0] == "d" {

@@ -99,13 +99,13 @@ func TestSaid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := server(t, func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
-				w.WriteHeader(http.StatusForbidden)
+				w.WriteHeader(http.StatusGone)
 				_, _ = io.WriteString(w, c.answer)
 			})
 			config := fmt.Sprintf("{url: %q, headers: {Authorization: %q, X-Basic: %q}, secrets: {key: %q}, body: '{\"key\": secrets.key}'}",
 				s.URL+"/hook-s3cret?q=qu3ry", "Bearer "+token, "Basic "+basic, key)
 			errs := open(t, config).Write(t.Context(), []event.Event{sample()})
-			if len(errs) != 1 || plugins.ClassOf(errs[0]) != plugins.Rejected || !strings.HasSuffix(errs[0].Error(), "answered 403 Forbidden") {
+			if len(errs) != 1 || plugins.ClassOf(errs[0]) != plugins.Rejected || !strings.HasSuffix(errs[0].Error(), "answered 410 Gone") {
 				t.Fatalf("got %v", errs)
 			}
 			if got := plugins.Said(errs[0]); got != c.want {
@@ -121,7 +121,7 @@ func TestSaidOfSecrets(t *testing.T) {
 	// Guarantee: sink-rejects, answers-leak
 	s := server(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		w.WriteHeader(http.StatusForbidden)
+		w.WriteHeader(http.StatusGone)
 		_, _ = w.Write(body)
 	})
 	resource := &event.Resource{Cluster: "test", Kind: "Secret"}

@@ -2,9 +2,10 @@
 // body of an expression.
 //
 //   - 2xx: the events are delivered.
-//   - 408, 425, 429, 5xx, a timeout, an error of the connection: the receiver is unavailable, and
-//     the events are retried.
+//   - 401, 403, 407, 408, 425, 429, 5xx, a timeout, an error of the connection: the receiver is
+//     unavailable, and the events are retried.
 //   - Any other status, redirects included: the event is rejected.
+//   - The keys unavailable and rejected change the meaning of a status.
 //
 // The URL and headers may be secrets, so errors name the scheme and the host only. The body of a
 // response may repeat the event: its beginning is kept in the dead letter, without the secrets of
@@ -39,12 +40,13 @@ type sink struct {
 	encode   func(context.Context, *event.Event) (*message, error) // nil: the mode is batched
 	maxBatch config.Size
 	timeout  time.Duration
+	codes    httpsink.Codes
 	clients  tlsfiles.Clients
 }
 
 func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
 	s := &sink{
-		name: env.Name, url: c.URL, headers: c.Headers, secrets: c.Secrets, maxBatch: c.MaxBatch, timeout: c.Timeout,
+		name: env.Name, url: c.URL, headers: c.Headers, secrets: c.Secrets, maxBatch: c.MaxBatch, timeout: c.Timeout, codes: c.codes(),
 		clients: tlsfiles.Clients{Files: &c.TLS, New: func(t *tls.Config) *http.Client { return httpsink.NewClient(t, c.ConnectTimeout) }},
 	}
 	switch {
@@ -168,7 +170,7 @@ type statusError struct {
 
 // Error returns the sink, the host and the status.
 func (e *statusError) Error() string {
-	text := fmt.Sprintf("webhook %q: %s answered %d %s", e.sink, e.host, e.status, http.StatusText(e.status))
+	text := fmt.Sprintf("webhook %q: %s %s", e.sink, e.host, httpsink.Answered(e.status))
 	if e.status >= 300 && e.status < 400 {
 		text += ": redirects are not followed, configure where it leads"
 	}
@@ -182,7 +184,7 @@ func (s *sink) judge(u *url.URL, resp *http.Response) error {
 		return nil
 	}
 	err := &statusError{s.name, u.Scheme + "://" + u.Host, status}
-	if status == http.StatusRequestTimeout || status == http.StatusTooEarly || status == http.StatusTooManyRequests || status >= 500 {
+	if s.codes.IsUnavailable(status, httpsink.IsTemporary(status) || status >= 500) {
 		return plugins.RetryLater(err, httpsink.RetryAfter(resp.Header, time.Now()))
 	}
 	return plugins.Reject(err)

@@ -182,7 +182,9 @@ func TestStatus(t *testing.T) {
 		{301, "", "rejected", 0},
 		{307, "", "rejected", 0},
 		{400, "", "rejected", 0},
-		{401, "", "rejected", 0},
+		{401, "", "unavailable", 0},
+		{403, "9", "unavailable", 9 * time.Second},
+		{407, "", "unavailable", 0},
 		{404, "", "rejected", 0},
 		{410, "5", "rejected", 0},
 		{408, "", "unavailable", 0},
@@ -226,7 +228,25 @@ func TestStatus(t *testing.T) {
 			if !strings.Contains(errs[0].Error(), fmt.Sprint(tt.status)) {
 				t.Errorf("the error does not name the status: %v", errs[0])
 			}
+			denied := tt.status == 401 || tt.status == 403 || tt.status == 407
+			if strings.Contains(errs[0].Error(), "authentication failed, check the credentials of the sink") != denied {
+				t.Errorf("an authentication failure: %v, and the error is %v", denied, errs[0])
+			}
 		})
+	}
+}
+
+// TestCodes: the configuration changes the meaning of a status, in all modes.
+func TestCodes(t *testing.T) {
+	// Guarantee: sink-unavailable, sink-rejects
+	for _, mode := range []string{"structured", "binary", "batched"} {
+		for status, want := range map[int]string{403: "r", 503: "r", 401: "u", 404: "u", 400: "u", 410: "r"} {
+			s := server(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+			sink := open(t, fmt.Sprintf("{url: %q, mode: %s, unavailable: [404, 400], rejected: [403, 503]}", s.URL, mode))
+			if got := sinktest.Verdicts(1, sink.Write(t.Context(), []event.Event{sample()})); got != want {
+				t.Errorf("%s: %d: got %s, want %s", mode, status, got, want)
+			}
+		}
 	}
 }
 
