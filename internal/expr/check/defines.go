@@ -104,11 +104,7 @@ func (s *Scope) parseDefine(name, text string) (*cel.Ast, *celerr.CompileError) 
 	} else if strings.HasPrefix(issues.Errors()[0].Message, "Syntax error") {
 		return nil, problem("the name %q is a reserved word of CEL: choose another", name)
 	}
-	tree, issues := s.CEL.Parse(text)
-	if issues.Err() != nil {
-		return nil, s.CompileError(name, text, issues)
-	}
-	return tree, nil
+	return s.parse(name, text)
 }
 
 // usedDefines returns the names in texts that the tree uses, sorted.

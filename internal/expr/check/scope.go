@@ -24,9 +24,9 @@ type Scope struct {
 
 // Parse parses a text and checks its types.
 func (s *Scope) Parse(text string) (syntax.Unit, error) {
-	parsed, issues := s.CEL.Parse(text)
-	if issues.Err() != nil {
-		return syntax.Unit{}, s.CompileError("", text, issues)
+	parsed, failed := s.parse("", text)
+	if failed != nil {
+		return syntax.Unit{}, failed
 	}
 	tree, failed := s.check("", text, parsed)
 	if failed != nil {
@@ -37,11 +37,23 @@ func (s *Scope) Parse(text string) (syntax.Unit, error) {
 
 // ParseOnly parses the text of a define, or of an expression, without checking its types.
 func (s *Scope) ParseOnly(define, text string) (*cel.Ast, error) {
-	tree, issues := s.CEL.Parse(text)
+	tree, failed := s.parse(define, text)
+	if failed != nil {
+		return nil, failed
+	}
+	return tree, nil
+}
+
+// parse parses a text, which is within MaxNodes then.
+func (s *Scope) parse(define, text string) (*cel.Ast, *celerr.CompileError) {
+	parsed, issues := s.CEL.Parse(text)
 	if issues.Err() != nil {
 		return nil, s.CompileError(define, text, issues)
 	}
-	return tree, nil
+	if failed := tooLarge(define, parsed); failed != nil {
+		return nil, failed
+	}
+	return parsed, nil
 }
 
 // Compiles reports whether a text has no mistake.
@@ -65,6 +77,9 @@ func (s *Scope) Failure(define string) *celerr.CompileError { return s.failed[de
 
 // check checks the types of a parsed expression.
 func (s *Scope) check(define, text string, parsed *cel.Ast) (*cel.Ast, *celerr.CompileError) {
+	if failed := s.tooDeep(define, parsed); failed != nil {
+		return nil, failed
+	}
 	s.checker.checking.Lock()
 	defer s.checker.checking.Unlock()
 	s.typeCalls(parsed)

@@ -75,6 +75,9 @@ func Resolve(scope *check.Scope, names *Names, place Place, main syntax.Unit) (*
 	if err := r.failedDefines(); err != nil {
 		return nil, err
 	}
+	if err := r.tooLarge(); err != nil {
+		return nil, err
+	}
 	if problem := check.ResultProblem(main.AST.OutputType(), place.Usage); problem != "" {
 		return nil, &celerr.CompileError{Issues: []celerr.Issue{{Line: 1, Message: problem}}}
 	}
@@ -132,6 +135,21 @@ func (r *resolver) failedDefines() error {
 		return nil
 	}
 	return celerr.Join(failed)
+}
+
+// tooLarge returns an error if the expression and its defines have too many nodes together.
+func (r *resolver) tooLarge() error {
+	nodes := 0
+	for _, u := range r.units {
+		if u.AST != nil {
+			nodes += check.Nodes(u.AST)
+		}
+	}
+	if nodes <= check.MaxNodes {
+		return nil
+	}
+	return &celerr.CompileError{Issues: []celerr.Issue{{Line: 1, Message: fmt.Sprintf(
+		"it and the %d defines that it uses have %d parts together, %d at most: use fewer or shorter defines", len(r.units)-1, nodes, check.MaxNodes)}}}
 }
 
 func (r *resolver) err() error {
