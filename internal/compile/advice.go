@@ -49,11 +49,12 @@ func (c *compiler) warnf(p config.Problem) {
 // adviseRoutes warns of routes that do nothing, and of unused defines. None of the routes, which
 // are those of the compiler, has problems.
 func (c *compiler) adviseRoutes(ctx context.Context, routes []Route) {
+	given := newGivenOps(c.cfg)
 	for i := range routes {
 		if routes[i].Config != c.cfg {
 			continue
 		}
-		c.adviseOps(&routes[i], c.plan)
+		c.adviseOps(&routes[i], c.plan, given)
 		c.adviseFilter(ctx, routes[i].Route)
 		c.adviseWhen(&routes[i])
 		for _, w := range adviseWorkers(routes[i].Route) {
@@ -89,7 +90,7 @@ func emptyPaths(cfg *config.Config) (warnings config.Problems) {
 }
 
 // adviseOps warns of ops that no source of a route produces.
-func (c *compiler) adviseOps(r *Route, p *Plan) {
+func (c *compiler) adviseOps(r *Route, p *Plan, given *givenOps) {
 	selective, resync := false, len(r.Watches) > 0
 	for _, name := range r.From {
 		for i := range p.Sources[name].Specs {
@@ -99,7 +100,7 @@ func (c *compiler) adviseOps(r *Route, p *Plan) {
 	}
 	items := r.Node.At("ops").Items()
 	if len(r.Upstream) > 0 {
-		c.adviseDownstreamOps(r.Route, items)
+		c.adviseDownstreamOps(r.Route, items, given.of(r.Route))
 		return
 	}
 	for i, op := range r.Ops {
@@ -118,8 +119,7 @@ func (c *compiler) adviseOps(r *Route, p *Plan) {
 }
 
 // adviseDownstreamOps warns of ops that no upstream route passes to this one.
-func (c *compiler) adviseDownstreamOps(r *config.Route, items []config.Node) {
-	given := c.given(r)
+func (c *compiler) adviseDownstreamOps(r *config.Route, items []config.Node, given map[string]bool) {
 	by := strings.Join(r.Upstream, ", ")
 	for i, op := range r.Ops {
 		switch {
@@ -133,19 +133,36 @@ func (c *compiler) adviseDownstreamOps(r *config.Route, items []config.Node) {
 	}
 }
 
-// given returns the ops that the upstream routes pass to a route. There are no cycles.
-func (c *compiler) given(r *config.Route) map[string]bool {
+// givenOps finds the ops that upstream routes pass on. It visits each route once, because chains may
+// fork and join.
+type givenOps struct {
+	routes map[string]*config.Route
+	known  map[string]map[string]bool // by the name of the route
+}
+
+func newGivenOps(cfg *config.Config) *givenOps {
+	g := &givenOps{make(map[string]*config.Route), make(map[string]map[string]bool)}
+	for _, r := range cfg.Routes {
+		g.routes[r.Name] = r
+	}
+	return g
+}
+
+// of returns the ops that the upstream routes pass to a route. There are no cycles.
+func (g *givenOps) of(r *config.Route) map[string]bool {
+	if given, visited := g.known[r.Name]; visited {
+		return given
+	}
 	given := make(map[string]bool)
-	for _, upstream := range c.cfg.Routes {
-		if !slices.Contains(r.Upstream, upstream.Name) {
-			continue
-		}
-		gets := c.given(upstream)
+	for _, name := range r.Upstream {
+		upstream := g.routes[name]
+		gets := g.of(upstream)
 		for _, op := range upstream.Ops {
 			given[op] = given[op] || len(upstream.Upstream) == 0 || gets[op]
 		}
 		given[event.Sync.String()] = given[event.Sync.String()] || len(upstream.Watches) > 0
 	}
+	g.known[r.Name] = given
 	return given
 }
 

@@ -141,6 +141,7 @@ func (c *Config) linkRoutes() Problems {
 		}
 	}
 	l.refuseCircles()
+	l.refuseManyPaths()
 	known := make(map[*Route][]string)
 	for _, r := range l.routes {
 		r.From = l.sourcesOf(r, known)
@@ -189,6 +190,38 @@ func (l *chains) refuseCircles() {
 	for _, r := range l.routes {
 		if !done[r.Name] {
 			visit(r, nil)
+		}
+	}
+}
+
+// maxPaths bounds the ways of an event from a route to the others. In chains that fork and join again
+// and again, one delta would become 2^n events.
+const maxPaths = 1000
+
+// refuseManyPaths reports the first routes of chains with more than maxPaths paths. A chain that
+// does not join has at most one path to each route, and may have any number of them.
+func (l *chains) refuseManyPaths() {
+	limit := max(maxPaths, len(l.routes))
+	known := make(map[*Route]int)
+	var paths func(r *Route) int
+	paths = func(r *Route) int {
+		if n, visited := known[r]; visited {
+			return n
+		}
+		known[r] = 0 // ends the recursion in a circle
+		n := 1
+		for _, next := range l.targets(r) {
+			if next != nil {
+				n = min(n+paths(next), limit+1)
+			}
+		}
+		known[r] = n
+		return n
+	}
+	for _, r := range l.routes {
+		if len(r.Upstream) == 0 && paths(r) > limit {
+			l.problem(r.Node.At("to"), "an event of this route reaches other routes on more than %d paths, because routes behind it deliver to the same routes again and again, "+
+				"and becomes an event on each: let fewer routes deliver to the same route", limit)
 		}
 	}
 }
