@@ -222,6 +222,7 @@ const (
 	sealKey     = statefile.SealKey
 	clusterKey  = "cluster"
 	keptKey     = "kept"
+	reachedKey  = "reached"
 	positionKey = "position"
 	stateKey    = "state"
 )

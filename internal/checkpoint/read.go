@@ -125,6 +125,11 @@ func (tx *reading) watch(name string, take func(o Object)) (*Watch, error) {
 		}
 		w.Fed, w.Relisting = state.fed, state.relisting
 	}
+	reached, err := tx.record(s, reachedKey)
+	if err != nil {
+		return nil, err
+	}
+	w.Reached = string(reached)
 	cluster, err := tx.record(s, clusterKey)
 	if err != nil {
 		return nil, err

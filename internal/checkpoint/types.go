@@ -13,6 +13,8 @@ type Watch struct {
 	Cluster string
 	// Fed is the applied resourceVersion of the watch; empty if no cut has it.
 	Fed string
+	// Reached is the latest resourceVersion of which something is applied; empty: that of Fed.
+	Reached string
 	// Relisting: the cut was made during a relist. Objects is neither the old list nor the new one,
 	// and the watch must not resume from Fed.
 	Relisting bool
@@ -97,6 +99,7 @@ type WatchCut struct {
 	// Cluster is the identity of the cluster of the objects. Empty: unchanged.
 	Cluster   string
 	Fed       string
+	Reached   string // see Watch
 	Relisting bool
 	// Kept names the fields that all objects have, of a watch with `cache: auto`. Empty: unchanged.
 	Kept string

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -268,6 +269,11 @@ func (tx *writing) watch(c *WatchCut) error {
 	}
 	if err := tx.put(s, []byte(stateKey), watchState{c.Fed, c.Relisting}.payload()); err != nil {
 		return err
+	}
+	if reached := cmp.Or(c.Reached, c.Fed); reached != "" {
+		if err := tx.put(s, []byte(reachedKey), []byte(reached)); err != nil {
+			return err
+		}
 	}
 	if c.Cluster != "" {
 		if err := tx.put(s, []byte(clusterKey), []byte(c.Cluster)); err != nil {

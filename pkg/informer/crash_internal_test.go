@@ -19,6 +19,7 @@ import (
 // disk is a checkpoint whose writes succeed or fail.
 type disk struct {
 	fed       string
+	reached   string
 	relisting bool
 	objects   map[event.Key]*event.Object
 	intents   []intended
@@ -59,7 +60,7 @@ func (d *disk) collect(w *Watch) {
 func (d *disk) write(w *Watch) {
 	d.writeIntents()
 	for _, c := range d.kept {
-		d.fed, d.relisting = c.Applied, c.Relisting
+		d.fed, d.reached, d.relisting = c.Applied, c.Reached, c.Relisting
 		for _, key := range c.Deleted {
 			delete(d.objects, key)
 		}
@@ -81,7 +82,7 @@ func (d *disk) write(w *Watch) {
 }
 
 func (d *disk) restored() Restored {
-	r := Restored{Applied: d.fed, Relisting: d.relisting, Objects: slices.Collect(maps.Values(d.objects))}
+	r := Restored{Applied: d.fed, Reached: d.reached, Relisting: d.relisting, Objects: slices.Collect(maps.Values(d.objects))}
 	for _, i := range d.intents {
 		r.Intents = append(r.Intents, i.o)
 	}
@@ -102,6 +103,8 @@ type world struct {
 	cluster map[string]*event.Object
 	history []happening
 	version int
+	// shut: no more changes have the present version, because the cluster told it as complete
+	shut    int
 	uids    int
 	disk    *disk
 	told    map[string]*life
@@ -111,7 +114,7 @@ type world struct {
 	rs      cache.ReflectorStore
 	ctx     context.Context //nolint:containedctx // of the run
 	crash   context.CancelFunc
-	reached int            // the version of the last event that the watch received
+	reached int            // the number of happenings that the watch received
 	waiting []*event.Delta // at their gates
 }
 
@@ -278,8 +281,12 @@ func (w *world) start(expired bool) bool {
 		return w.list()
 	}
 	w.watch.state.SetResumeTarget(fmt.Sprint(w.version))
+	w.shut = w.version
 	w.watch.plan.Resumed()
-	w.reached = number(w.disk.fed)
+	w.reached = 0
+	for w.reached < len(w.history) && w.history[w.reached].version <= number(w.disk.fed) {
+		w.reached++
+	}
 	_ = w.rs.Replace(nil, w.disk.fed)
 	return w.listen()
 }
@@ -289,34 +296,31 @@ func (w *world) list() bool {
 	for _, name := range slices.Sorted(maps.Keys(w.cluster)) {
 		items = append(items, w.cluster[name])
 	}
-	w.reached = w.version
+	w.reached, w.shut = len(w.history), w.version
 	_ = w.rs.Replace(items, fmt.Sprint(w.version))
 	return w.ctx.Err() == nil
 }
 
 // listen sends the watch all later events.
 func (w *world) listen() bool {
-	for _, h := range w.history {
-		if h.version <= w.reached {
-			continue
-		}
-		if h.deleted {
+	for ; w.reached < len(w.history) && w.ctx.Err() == nil; w.reached++ {
+		if h := w.history[w.reached]; h.deleted {
 			_ = w.rs.Delete(h.o)
 		} else {
 			_ = w.rs.Update(h.o)
 		}
-		w.reached = h.version
 	}
-	if w.reached < w.version {
+	if rapid.IntRange(0, 3).Draw(w.t, "bookmark") == 0 { // possibly between two events of one version
 		_ = w.rs.(cache.ReflectorBookmarkStore).Bookmark(fmt.Sprint(w.version))
-		w.reached = w.version
 	}
 	return w.ctx.Err() == nil
 }
 
 func (w *world) happen() {
 	name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(w.t, "name")
-	w.version++
+	if w.shut == w.version || !rapid.Bool().Draw(w.t, "together") || w.changed(name) {
+		w.version++
+	}
 	old := w.cluster[name]
 	switch {
 	case old == nil:
@@ -332,7 +336,13 @@ func (w *world) happen() {
 	w.history = append(w.history, happening{w.version, false, w.cluster[name]})
 }
 
-// For any events, cuts and crashes, with a resume or a list afterwards: the cache becomes equal to
+// changed reports whether an object of the name has changed at the present version: a transaction
+// changes an object once.
+func (w *world) changed(name string) bool {
+	return slices.ContainsFunc(w.history, func(h happening) bool { return h.version == w.version && h.o.Key().Name == name })
+}
+
+// For any events, some with equal versions, cuts and crashes, with a resume or a list afterwards: the cache becomes equal to
 // the cluster, every object with a delivered delta gets its delete delivered, and the disk keeps no
 // object that the cluster does not have.
 func TestCrashProperty(t *testing.T) {
@@ -365,6 +375,8 @@ func TestCrashProperty(t *testing.T) {
 		for !up || !w.listen() {
 			up = w.start(false)
 		}
+		w.version++ // of another resource
+		_ = w.rs.(cache.ReflectorBookmarkStore).Bookmark(fmt.Sprint(w.version))
 		for range 2 { // the second call also collects states whose gate was created after the first
 			w.disk.collect(w.watch)
 			w.disk.write(w.watch)

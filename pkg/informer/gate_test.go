@@ -134,6 +134,8 @@ func TestIntents(t *testing.T) {
 			intend(d, "a", "uid-6")         // likewise, and the name is in use again
 			r := restart(t, a, o, d)
 			r.sink.want(t, false, "added pods default/there", "added pods default/gone", "deleted pods default/gone")
+			a.put("default/there", "web") // nothing of the versions before is missing
+			r.sink.want(t, false, "updated pods default/there")
 			if r.save(d); len(d.uids()) > 0 || len(d.objects) != 4 {
 				t.Errorf("on disk %v, intents %v", d.objects, d.uids())
 			}

@@ -1,6 +1,7 @@
 package informer
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -248,6 +249,10 @@ func (k *keeping) applied(objects []*event.Object) bool {
 	version := k.w.Applied()
 	for _, o := range objects {
 		if persist.Lower(version, o.ResourceVersion()) {
+			return false
+		}
+		// the version of several events, of which some are to come
+		if version == o.ResourceVersion() && persist.Older(cmp.Or(k.w.state.Get(o.Key()), o), o) {
 			return false
 		}
 	}

@@ -107,14 +107,15 @@ func (w *Watch) Spec() Spec { return w.spec }
 // discovery has answered.
 func (w *Watch) Resource() *event.Resource { return w.target.Resource() }
 
-// Applied returns the resourceVersion up to which everything is applied. It is empty before the
-// first list, and 0 if the resource did not exist until then.
+// Applied returns the latest resourceVersion of which something is applied: everything of all
+// earlier ones is, and the last events of this one may be missing. It is empty before the first
+// list, and 0 if the resource did not exist until then.
 func (w *Watch) Applied() string { return w.state.Position.Applied() }
 
-// Cut calls f while the watch is held, at a moment when the store, the committed deltas and fed
-// agree with each other. relisting: a list is only partly applied, so fed alone does not say where
-// to resume.
-func (w *Watch) Cut(f func(fed string, relisting bool)) { w.state.Cut(f) }
+// Cut calls f while the watch is held, at a moment when the store, the committed deltas and the
+// applied resourceVersion agree with each other. relisting: a list is only partly applied, so the
+// version alone does not say where to resume.
+func (w *Watch) Cut(f func(applied string, relisting bool)) { w.state.Cut(f) }
 
 // Restore sets the watch to its saved state, which may be empty. It is called once, before
 // [Factory.Run]. The restored objects do not become deltas. The watch then resumes at Applied

@@ -66,6 +66,7 @@ type Applier struct {
 	listed, absent bool
 	initial        atomic.Bool // neither of them, for Known
 	applied        int         // the number of changes so far
+	gone           deletes     // the last events of objects that are gone
 }
 
 // New returns an Applier of a watch that was added in an epoch of its factory.
@@ -145,7 +146,7 @@ type change struct {
 	initial  bool
 	stale    bool
 	listed   bool
-	applied  string // the resourceVersion up to which everything is then applied; empty: unchanged
+	applied  string // the resourceVersion of the event; empty: it is none
 }
 
 // apply admits the change for each source, and then applies it in one step. The turn is held. It

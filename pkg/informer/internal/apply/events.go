@@ -32,10 +32,13 @@ func (s *reflectorStore) Update(obj any) error {
 		return nil
 	}
 	defer a.own.give()
-	if !a.within.outside(o) && !a.cfg.State.Position.Seen(o.ResourceVersion()) && a.turn.take(s.ctx) {
-		defer a.turn.give()
-		a.cfg.State.Loader().Fetch(o.Key())
-		a.put(s.ctx, o, false, o.ResourceVersion())
+	if a.within.outside(o) || !a.turn.take(s.ctx) {
+		return nil
+	}
+	defer a.turn.give()
+	a.cfg.State.Loader().Fetch(o.Key())
+	if replayed(a, o) || a.put(s.ctx, o, false, o.ResourceVersion()) {
+		s.arrive(o)
 	}
 	return nil
 }
@@ -54,19 +57,26 @@ func (s *reflectorStore) Delete(obj any) error {
 	defer a.turn.give()
 	switch o := obj.(type) {
 	case *event.Object:
-		if !a.cfg.State.Position.Seen(o.ResourceVersion()) {
-			a.cfg.State.Loader().Fetch(o.Key())
-			a.remove(s.ctx, o)
-		}
+		a.cfg.State.Loader().Fetch(o.Key())
+		a.remove(s.ctx, o)
 	case wire.Placeholder: // the last state of the object cannot be read
 		a.cfg.State.Loader().Fetch(o.Key())
-		if old := a.cfg.State.Get(o.Key()); old != nil && old.UID() == o.UID() {
+		if old := a.cfg.State.Get(o.Key()); old != nil && old.UID() == o.UID() && !persist.Older(o.Object, old) {
 			a.leave(s.ctx, old, a.cfg.State.Latest(old), true, o.ResourceVersion())
 		} else if old := a.cfg.State.Intent(o.UID()); old != nil {
 			a.leave(s.ctx, nil, old, true, o.ResourceVersion())
 		}
 	}
+	a.gone.add(gone)
+	s.arrive(gone)
 	return nil
+}
+
+// arrive records that an event is applied, also one without a change.
+func (s *reflectorStore) arrive(o *event.Object) {
+	if s.ctx.Err() == nil {
+		s.a.cfg.State.Arrive(o.ResourceVersion())
+	}
 }
 
 // Replace implements cache.ReflectorStore.
@@ -84,15 +94,26 @@ func (s *reflectorStore) Bookmark(resourceVersion string) error {
 		return nil
 	}
 	defer s.a.own.give()
-	if resourceVersion != "" && s.ctx.Err() == nil && !s.a.cfg.State.Position.Seen(resourceVersion) {
-		s.a.cfg.State.Advance(resourceVersion)
+	if s.ctx.Err() == nil {
+		s.a.cfg.State.Bookmark(resourceVersion)
 	}
 	return nil
 }
 
+// replayed reports whether an ADDED or MODIFIED event is of an object that is known to be gone. The
+// position cannot tell: objects that changed in one transaction have one resourceVersion, and a
+// server that stands in for other ones may send events in any order. put decides about an older
+// state of the present object.
+func replayed(a *Applier, o *event.Object) bool {
+	old := a.cfg.State.Get(o.Key())
+	if old == nil {
+		return a.gone.has(o)
+	}
+	return old.UID() != o.UID() && persist.NotAbove(o.ResourceVersion(), old.ResourceVersion())
+}
+
 // put applies the present state of an object. The turn is held. rewound: a state older than the
-// cache's is the truth and no replay. applied is the resourceVersion up to which everything is then
-// applied; empty: unchanged.
+// cache's is the truth and no replay. applied is the resourceVersion of the event; empty: it is none.
 func (a *Applier) put(ctx context.Context, o *event.Object, rewound bool, applied string) bool {
 	old := a.cfg.State.Get(o.Key())
 	identityOnly := old != nil && a.cfg.State.IdentityOnly(old)
@@ -107,6 +128,8 @@ func (a *Applier) put(ctx context.Context, o *event.Object, rewound bool, applie
 			a.cfg.State.FillIn(old, o, !identityOnly)
 		}
 		return true
+	case old.ResourceVersion() == "" && o.ResourceVersion() == "" && !a.differs(old, o):
+		return true // some APIs give no versions, so the contents decide
 	case !rewound && persist.Older(o, old):
 		return true
 	}
@@ -125,6 +148,7 @@ func (a *Applier) remove(ctx context.Context, o *event.Object) {
 	case old.UID() == o.UID():
 		a.leave(ctx, old, o, false, o.ResourceVersion())
 		return
+	case persist.NotAbove(o.ResourceVersion(), old.ResourceVersion()): // a replay of the former object's end
 	default: // the known object was gone when its name was used again
 		a.leave(ctx, old, a.cfg.State.Latest(old), true, o.ResourceVersion())
 	}

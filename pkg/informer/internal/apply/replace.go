@@ -41,6 +41,7 @@ func (a *Applier) Replace(ctx context.Context, items []any, version string) {
 	}
 	before := a.applied
 	last := state.BeginReplace()
+	a.gone.clear() // a restored backup may have the objects again
 	if a.listed {
 		a.countRelist()
 	}

@@ -14,7 +14,7 @@ type Change struct {
 	Gone *event.Object
 	// Added: the object is new to the watch.
 	Added bool
-	// Applied is the resourceVersion up to which everything is then applied; empty: unchanged.
+	// Applied is the resourceVersion of the event; empty: the position is unchanged.
 	Applied string
 	// Admissions commit the deltas of the change, Wanted, to the routes.
 	Admissions []event.Admission
@@ -33,9 +33,8 @@ func (s *State) Apply(c *Change) {
 	for _, admission := range c.Admissions {
 		admission.Commit()
 	}
-	if c.Applied != "" {
-		s.advance(c.Applied)
-	}
+	s.Position.arrive(c.Applied)
+	endIntents(s)
 	s.mu.Unlock()
 	s.cfg.Measure(c.Before, c.Now)
 }
@@ -89,19 +88,30 @@ func (s *State) CommitHeld(d *event.Delta, admission event.Admission) {
 	admission.Commit()
 }
 
-// Advance records the resourceVersion up to which everything is applied.
-func (s *State) Advance(version string) {
+// Arrive records an event without a change, by its resourceVersion.
+func (s *State) Arrive(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.advance(version)
+	s.Position.arrive(version)
+	endIntents(s)
 }
 
-// advance sets fed. Once a resumed watch has reached the resourceVersion that the API server had
+// Bookmark records a bookmark.
+func (s *State) Bookmark(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Position.bookmark(version)
+	endIntents(s)
+}
+
+// endIntents ends the intents that are left when the watch has caught up. Once a resumed watch has reached the resourceVersion that the API server had
 // when the watch resumed, all earlier events have arrived. The object of an intent without an event
 // was therefore gone when the state was saved.
-func (s *State) advance(version string) {
-	s.Position.fed = version
-	if len(s.intents) == 0 || s.resumeTarget == "" || Lower(version, s.resumeTarget) {
+func endIntents(s *State) {
+	if len(s.intents) == 0 || s.resumeTarget == "" {
+		return
+	}
+	if Lower(s.Position.fed, s.resumeTarget) && NotAbove(s.Position.reached(), s.resumeTarget) {
 		return
 	}
 	for uid := range s.intents {
@@ -162,7 +172,7 @@ func HandOver(states []*State, also func()) []Changes {
 	release := sync.OnceFunc(Hold(states))
 	defer release()
 	for i, s := range states {
-		all[i] = Changes{ID: s.cfg.ID, Cluster: s.Position.cluster, Applied: s.Position.fed, Relisting: s.Position.relisting, Kept: s.kept}
+		all[i] = Changes{ID: s.cfg.ID, Cluster: s.Position.cluster, Applied: s.Position.fed, Reached: s.Position.reached(), Relisting: s.Position.relisting, Kept: s.kept}
 		if s.dirty != nil {
 			sets[i].changed, sets[i].settled = s.dirty.handOver(&all[i])
 		}

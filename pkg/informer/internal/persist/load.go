@@ -145,8 +145,11 @@ func (s *State) Restore(r *Restored) {
 		s.intend(o)
 	}
 	s.Position.cluster, s.Position.fed, s.Position.relisting = r.Cluster, r.Applied, r.Relisting
+	if Lower(r.Applied, r.Reached) {
+		s.Position.open = r.Reached
+	}
 	if s.dirty != nil {
-		s.dirty.cluster, s.dirty.fed, s.dirty.relisting, s.dirty.kept = r.Cluster, r.Applied, r.Relisting, r.Kept
+		s.dirty.cluster, s.dirty.fed, s.dirty.reached, s.dirty.relisting, s.dirty.kept = r.Cluster, r.Applied, s.Position.reached(), r.Relisting, r.Kept
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Position is the applied resourceVersion of a watch and its cluster. It is a part of a [State],
-// whose cut lock guards it. It is safe for concurrent use, except for methods that say that they
+// Position is the applied resourceVersion of a watch and its cluster. Several events may have one
+// resourceVersion, because the API server changed their objects in one transaction. So the position
+// to resume from moves to a version only with the first event above it, or with a bookmark. It is a
+// part of a [State], whose cut lock guards it. It is safe for concurrent use, except for methods that say that they
 // are for the watch's own goroutine.
 type Position struct {
 	cut *sync.Mutex
@@ -18,23 +20,35 @@ type Position struct {
 	cluster   string // of the objects and intents; empty: unknown
 	listing   string // the cluster that is being listed
 	fed       string // the resourceVersion up to which everything is applied; see also NeverExisted
+	open      string // of the last events; others of it may follow. Empty: there were none above fed
+	marked    bool   // a bookmark of open followed them
 	relisting bool   // a list is partly applied
 }
 
-// Applied returns the resourceVersion up to which everything is applied. It is empty before the
+// Applied returns the latest resourceVersion of which something is applied. It is empty before the
 // first list, and NeverExisted if the resource did not exist until then.
 func (p *Position) Applied() string {
+	p.cut.Lock()
+	defer p.cut.Unlock()
+	return p.reached()
+}
+
+// From returns the resourceVersion to resume from: up to it everything is applied. It is equal to
+// that of Applied, or older.
+func (p *Position) From() string {
 	p.cut.Lock()
 	defer p.cut.Unlock()
 	return p.fed
 }
 
-// Complete returns fed if the store corresponds to it.
-func (p *Position) Complete() (fed string, ok bool) {
+// Complete returns the applied resourceVersion if the store corresponds to it.
+func (p *Position) Complete() (applied string, ok bool) {
 	p.cut.Lock()
 	defer p.cut.Unlock()
-	return p.fed, p.fed != "" && !p.relisting
+	return p.reached(), p.fed != "" && !p.relisting
 }
+
+func (p *Position) reached() string { return cmp.Or(p.open, p.fed) }
 
 // Relisting reports whether a list is partly applied.
 func (p *Position) Relisting() bool {
@@ -43,12 +57,32 @@ func (p *Position) Relisting() bool {
 	return p.relisting
 }
 
-// Seen reports whether an event was applied before: the resourceVersions of a watch only grow. It
-// is for the watch's own goroutine.
-func (p *Position) Seen(version string) bool {
-	order, err := resourceversion.CompareResourceVersion(version, p.fed)
-	return err == nil && order <= 0
+// arrive records an event that is applied. If it is above all others, no more of the last version
+// follow. An event below others leaves the position as it is.
+func (p *Position) arrive(version string) {
+	switch {
+	case version == "":
+	case version == p.open:
+		p.marked = false // the events of the version arrive once more
+	case !NotAbove(version, p.reached()):
+		p.fed, p.open, p.marked = cmp.Or(p.open, p.fed), version, false
+	}
 }
+
+// bookmark records a bookmark. The API server sends one at intervals, and possibly between two
+// events of one version: so a bookmark with the version of the last event completes it only if
+// another one follows.
+func (p *Position) bookmark(version string) {
+	switch {
+	case version == "" || version == p.open && !p.marked:
+		p.marked = version != ""
+	case version == p.open || !NotAbove(version, p.reached()):
+		p.listed(version)
+	}
+}
+
+// listed records that everything up to a version is applied.
+func (p *Position) listed(version string) { p.fed, p.open, p.marked = version, "", false }
 
 // Is reports whether the objects are of that cluster. If their cluster is unknown, it is set to
 // that one.
@@ -97,6 +131,12 @@ func (p *Position) SetGone() {
 func Lower(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
+}
+
+// NotAbove reports whether a is equal to b or surely a lower resourceVersion.
+func NotAbove(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return a == b || err == nil && order <= 0
 }
 
 // Older reports whether a is surely an older state than b.

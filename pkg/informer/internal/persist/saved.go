@@ -29,7 +29,10 @@ type Changes struct {
 	Cluster string // of the objects, see Client.Identity; empty: unknown
 	Changed bool   // any of the following
 	// the resourceVersion up to which everything is applied; empty: no list was ever complete
-	Applied   string
+	Applied string
+	// Reached is the latest resourceVersion of which something is applied: Applied or a later one,
+	// of whose events some may be missing.
+	Reached   string
 	Relisting bool // a list is partly applied
 	// Kept is the text of the fields that all objects have; empty: the configuration of the watch
 	// alone decides about them.
@@ -56,6 +59,7 @@ type Incarnation struct {
 type Restored struct {
 	Cluster   string // of the objects, see Client.Identity; empty: unknown
 	Applied   string
+	Reached   string // see Changes; empty: that of Applied
 	Relisting bool
 	Kept      string // see Changes
 	// Lossy: the last cuts and intents of the former run may be missing, as in a fleet whose leader

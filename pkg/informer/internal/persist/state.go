@@ -75,13 +75,12 @@ func (s *State) Get(key event.Key) *event.Object { return s.cfg.Store.Get(key) }
 // All returns all objects of the store.
 func (s *State) All() iter.Seq[*event.Object] { return s.cfg.Store.All() }
 
-// Cut calls f while the watch is held, at a moment when the store, the committed deltas and fed
-// agree with each other. relisting: a list is only partly applied, so fed alone does not say where
-// to resume.
-func (s *State) Cut(f func(fed string, relisting bool)) {
+// Cut calls f while the watch is held, at a moment when the store, the committed deltas and the
+// applied resourceVersion agree with each other. relisting: a list is only partly applied.
+func (s *State) Cut(f func(applied string, relisting bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	f(s.Position.fed, s.Position.relisting)
+	f(s.Position.reached(), s.Position.relisting)
 }
 
 // Empty reports whether there never was a list, not even a part of one. It is for the watch's own
@@ -153,18 +152,19 @@ func (s *State) Intents(want func(*event.Object) bool) []*event.Object {
 
 // BeginReplace is called before the differences between a list and the store are applied. It
 // returns the former applied resourceVersion.
-func (s *State) BeginReplace() (fed string) {
+func (s *State) BeginReplace() (applied string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Position.relisting, s.resumeTarget = true, ""
-	return s.Position.fed
+	return s.Position.reached()
 }
 
 // EndReplace is called when the whole list is applied.
 func (s *State) EndReplace(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.Position.cluster, s.Position.fed, s.Position.relisting = cmp.Or(s.Position.listing, s.Position.cluster), version, false
+	s.Position.cluster, s.Position.relisting = cmp.Or(s.Position.listing, s.Position.cluster), false
+	s.Position.listed(version)
 	s.identities, s.lossy = false, false
 	for uid, i := range s.intents {
 		if o := s.Get(i.Key()); o != nil && o.UID() == uid {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/backoff"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
@@ -64,7 +65,7 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 			return nil, err
 		}
 	}
-	if opts.ResourceVersion == "0" && lw.cfg.State.Position.Applied() != "" || lw.cfg.Plan.Latest() {
+	if lw.tooOld(opts.ResourceVersion) || lw.cfg.Plan.Latest() {
 		opts.ResourceVersion = "" // an answer from a cache may be older than our state
 	}
 	if opts.Limit > 0 || opts.Continue != "" {
@@ -89,6 +90,13 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 		return nil, err
 	}
 	return list, nil
+}
+
+// tooOld reports whether an answer of a list from a version may be older than the state. The
+// Reflector may have an older version than the state, see Position.From.
+func (lw *listerWatcher) tooOld(version string) bool {
+	applied := lw.cfg.State.Position.Applied()
+	return version == "0" && applied != "" || persist.Lower(version, applied)
 }
 
 // page requests a page of a list; the server may send the whole list.
@@ -117,6 +125,12 @@ func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListO
 		if lw.quirks.noInitialEvents.Load() || lw.quirks.initialExpired.Swap(false) {
 			return nil, lw.noInitialEvents()
 		}
+		if opts.ResourceVersion != "" && lw.tooOld(opts.ResourceVersion) {
+			opts.ResourceVersion = lw.cfg.State.Position.Applied()
+		}
+	} else if from := lw.cfg.State.Position.From(); from != "" && from != persist.NeverExisted {
+		// The Reflector has the version of the last event, and others of that version may be missing.
+		opts.ResourceVersion = from
 	}
 	r, err := lw.dial(ctx, opts, false)
 	if client.IsExpired(err) && opts.SendInitialEvents != nil && opts.ResourceVersion == "" {
@@ -148,7 +162,7 @@ func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resu
 	opts.Watch = true
 	err = lw.retry(ctx, func() error {
 		if opts.SendInitialEvents == nil {
-			if err := lw.prober.mayResume(ctx, opts.ResourceVersion); err != nil && !cannotProbe(err) {
+			if err := lw.prober.mayResume(ctx); err != nil && !cannotProbe(err) {
 				return err
 			}
 		} else if err := lw.prober.willList(ctx); err != nil {
@@ -263,7 +277,7 @@ func (lw *listerWatcher) retry(ctx context.Context, try func() error) error {
 // resume starts the watch at the position of the state, and presents it to the Reflector as a
 // stream without initial events. After a temporary failure the plan stays.
 func (lw *listerWatcher) resume(ctx context.Context, timeout *int64) (*reader, error) {
-	opts := metav1.ListOptions{ResourceVersion: lw.cfg.State.Position.Applied(), AllowWatchBookmarks: true, TimeoutSeconds: timeout}
+	opts := metav1.ListOptions{ResourceVersion: lw.cfg.State.Position.From(), AllowWatchBookmarks: true, TimeoutSeconds: timeout}
 	r, err := lw.dial(ctx, opts, true)
 	lw.resumed(ctx, err)
 	return r, err
@@ -272,8 +286,8 @@ func (lw *listerWatcher) resume(ctx context.Context, timeout *int64) (*reader, e
 // resumeList is resume for a Reflector that lists: it returns an empty list with the
 // resourceVersion of the state.
 func (lw *listerWatcher) resumeList(ctx context.Context) (runtime.Object, error) {
-	from := lw.cfg.State.Position.Applied()
-	err := lw.retry(ctx, func() error { return lw.prober.mayResume(ctx, from) })
+	from := lw.cfg.State.Position.From()
+	err := lw.retry(ctx, func() error { return lw.prober.mayResume(ctx) })
 	lw.resumed(ctx, err)
 	list := &internalversion.List{Items: []runtime.Object{}}
 	list.ResourceVersion = from

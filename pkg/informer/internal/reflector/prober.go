@@ -39,13 +39,13 @@ func (p *prober) opened(stop func()) (closed func()) {
 // mayResume checks whether a watch may resume from its position. If the API server has another
 // history, or is another cluster, it returns errWentBack or errMoved, and the next list is the
 // truth.
-func (p *prober) mayResume(ctx context.Context, from string) error {
+func (p *prober) mayResume(ctx context.Context) error {
 	plan := p.cfg.Plan
 	if found := p.found.Swap(nil); found != nil {
 		plan.SetLatest()
 		return *found
 	}
-	version, err := p.probe(ctx, from, 0)
+	version, err := p.probe(ctx, p.cfg.State.Position.Applied(), 0)
 	if err != nil {
 		if isUseless(err) {
 			plan.SetLatest()
