@@ -19,9 +19,10 @@ const MaxHeaders = 64 << 10
 
 const dialTimeout = 10 * time.Second
 
-// TransportFor returns a transport with the credentials of cfg, like [rest.TransportFor], with two
-// differences: it has connections of its own, and it reads at most [MaxHeaders] bytes of a
-// response's header. A transport in cfg keeps its own bounds. cfg is not modified.
+// TransportFor returns a transport with the credentials of cfg, like [rest.TransportFor], with three
+// differences: it has connections of its own, it reads at most [MaxHeaders] bytes of a response's
+// header, and it fails on a redirect, see [NoRedirects]. A transport in cfg keeps its own bounds.
+// cfg is not modified.
 func TransportFor(cfg *rest.Config) (http.RoundTripper, error) {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.Dial == nil {
@@ -44,7 +45,7 @@ func TransportFor(cfg *rest.Config) (http.RoundTripper, error) {
 	if made == nil || !bounded {
 		return nil, errors.New("client: no transport whose responses can be bounded")
 	}
-	return made, nil
+	return NoRedirects(made), nil
 }
 
 // bound sets the bound if made wraps an HTTP transport that is not the default of the process. The

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/kubehttp"
 )
 
 const (
@@ -92,6 +93,7 @@ func (p *pod) find(ctx context.Context) error {
 		return fmt.Errorf("the kubeconfig cannot be used: %w", err)
 	}
 	defer client.CloseIdleConnections()
+	client.Transport = kubehttp.NoRedirects(client.Transport)
 	target, err := p.url()
 	if err != nil {
 		return err

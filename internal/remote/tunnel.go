@@ -20,6 +20,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/kubehttp"
 )
 
 const (
@@ -54,7 +55,7 @@ func (p *pod) tunnel(ctx context.Context) (*tunnel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the kubeconfig cannot be used: %w", err)
 	}
-	answer := &refusal{to: transport}
+	answer := &refusal{to: kubehttp.NoRedirects(transport)}
 	overSPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: answer}, http.MethodPost, target)
 	dialer := portforward.NewFallbackDialerForStreaming(overWebSocket, overSPDY, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)

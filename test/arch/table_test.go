@@ -262,7 +262,7 @@ var allowed = map[string][]string{
 	"internal/cases":     {"internal/fileerr", "internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
 	"internal/cli":       {"internal/fileerr", "internal/config/files", "internal/inspect/api", "internal/manifest", "internal/printable", "internal/remote", "internal/similar", "internal/terminal", "pkg/config"},
 	// The way from the command line to a router in a cluster.
-	"internal/remote":   {"internal/fileerr", "internal/inspect/api"},
+	"internal/remote":   {"internal/fileerr", "internal/inspect/api", "internal/kubehttp"},
 	"internal/terminal": {"internal/printable"},
 	"internal/version":  {},
 	// The command router state.

@@ -73,7 +73,11 @@ func NewClient(addr string) *Client { return NewClientAt(Local(addr)) }
 
 // NewClientAt makes a Client for an endpoint.
 func NewClientAt(e Endpoint) *Client {
-	return &Client{addr: e.Name, base: e.URL, standby: new(atomic.Pointer[Mirror]), http: http.Client{Timeout: clientTimeout, Transport: e.Transport}}
+	return &Client{addr: e.Name, base: e.URL, standby: new(atomic.Pointer[Mirror]), http: http.Client{
+		Timeout: clientTimeout, Transport: e.Transport,
+		// The transport would add the user's credentials to a request to another host, too.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
 }
 
 // Letters returns all dead letters of a route (empty: of all routes), page by page.
@@ -161,6 +165,10 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 		return response, nil
 	}
 	defer func() { _ = response.Body.Close() }()
+	if to, err := response.Location(); err == nil {
+		return nil, fmt.Errorf("%s redirects to %s://%s, which is not followed, because your credentials would be sent there: "+
+			"is there a login proxy before the router's API?", c.addr, to.Scheme, to.Host)
+	}
 	var p problem
 	if err := json.NewDecoder(response.Body).Decode(&p); err != nil || p.Error == "" {
 		return nil, fmt.Errorf("%s answers %s: is that the router's listen.api?", c.addr, response.Status)
