@@ -186,9 +186,11 @@ func judge(err error, local bool) error {
 	if err = fmt.Errorf("answered %v", s.Code()); denied {
 		err = fmt.Errorf("%w%s", err, httpsink.Unauthenticated)
 	}
+	category := err.Error()
 	if local {
-		err = errors.New(firstLine(s.Message()))
+		err, category = errors.New(firstLine(s.Message())), "no connection"
 	}
+	err = plugins.Categorize(err, category)
 	switch s.Code() {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.DataLoss:
 	case codes.Unauthenticated, codes.PermissionDenied: // concerns the router, not the event
@@ -268,7 +270,7 @@ func (h *httpClient) Send(ctx context.Context, request, response proto.Message, 
 // authentication is not an error of the request.
 func (h *httpClient) judge(resp *http.Response) error {
 	code := resp.StatusCode
-	said := errors.New(httpsink.Answered(code))
+	said := plugins.Categorize(errors.New(httpsink.Answered(code)), httpsink.Answered(code))
 	switch {
 	case h.codes.IsUnavailable(code, isRetryable(code)):
 		return plugins.RetryLater(said, httpsink.RetryAfter(resp.Header, time.Now()))

@@ -103,8 +103,8 @@ func Said(err error) string {
 const maxError = 1 << 10
 
 // Bound returns err with a text of at most 1 KiB, on one line and without unprintable characters.
-// The text of a handler or sink may quote untrusted input. The class, [RetryAfter] and [Said] are
-// unchanged.
+// The text of a handler or sink may quote untrusted input. The class, [RetryAfter], [Said] and
+// [Category] are unchanged.
 func Bound(err error) error {
 	if err == nil {
 		return nil
@@ -115,6 +115,9 @@ func Bound(err error) error {
 	}
 	// Not a wrapper: a wrapper would keep the whole of err in memory.
 	var b error = &boundError{printable.Clean(text, maxError), cause(err)}
+	if category := Category(err); category != "" {
+		b = Categorize(b, category)
+	}
 	if said := Said(err); said != "" {
 		b = Explain(b, said)
 	}

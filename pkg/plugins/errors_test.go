@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -77,7 +78,11 @@ func TestBound(t *testing.T) {
 		"postponed": func(err error) error { return plugins.Postpone(err, time.Second) },
 		"twice":     func(err error) error { return plugins.Postpone(plugins.Reject(err), time.Second) },
 		"said":      func(err error) error { return plugins.Reject(plugins.Explain(err, "why")) },
-		"over":      func(err error) error { return fmt.Errorf("%w: %w", err, context.Canceled) },
+		"category":  func(err error) error { return plugins.Reject(plugins.Categorize(err, "answered 403 Forbidden")) },
+		"transport": func(err error) error {
+			return fmt.Errorf("%w: %w", err, plugins.Transport(syscall.ECONNREFUSED))
+		},
+		"over": func(err error) error { return fmt.Errorf("%w: %w", err, context.Canceled) },
 	}
 	for name, mark := range marks {
 		for _, text := range []string{"short", "two\nlines", long} {
@@ -87,6 +92,7 @@ func TestBound(t *testing.T) {
 				t.Errorf("%s: %d bytes: %.100q", name, len(got), got)
 			}
 			if plugins.ClassOf(err) != plugins.ClassOf(was) || plugins.RetryAfter(err) != plugins.RetryAfter(was) || plugins.Said(err) != plugins.Said(was) ||
+				plugins.Category(err) != plugins.Category(was) ||
 				errors.Is(err, context.Canceled) != errors.Is(was, context.Canceled) {
 				t.Errorf("%s: a mark is lost", name)
 			}

@@ -9,7 +9,7 @@ type exception struct {
 // exceptions lists the figures above a bound of structure_test.go. An entry that is not needed any
 // more fails and must be removed.
 var exceptions = map[string]exception{
-	"exported names under pkg/":           {230, "the sections of the configuration, and fragments"},
+	"exported names under pkg/":           {232, "the sections of the configuration, fragments, and categories of errors"},
 	"files pkg/config":                    {15, "one file per section of the configuration"},
 	"files cmd/router":                    {20, "one file per command"},
 	"methods internal/checkpoint.DB":      {34, "each part of the state has its reads and writes, in one file"},

@@ -99,8 +99,40 @@ func (b *Batch) applyFailurePolicy(ctx context.Context) bool {
 	return b.writeDeadLetters(ctx)
 }
 
-// withheldReason replaces the error in the dead letters of a route that sees Secrets.
-const withheldReason = "the error is not stored, because the route gets Secrets and the error may repeat their content; see the log, which has one error a minute"
+// withheldReason ends the error in the dead letters of a route that sees Secrets.
+const withheldReason = "; the error is not stored, because the route gets Secrets and the error may repeat their content; see the log, which has one error a minute"
+
+// withheld returns the reason of a failure without its text, which may repeat a Secret: where it
+// failed, and the class and category of the error, which are texts of a fixed vocabulary.
+func (f *failure) withheld() string {
+	var old *tooOldError
+	switch {
+	case errors.As(f.reason, &old):
+		return "older than maxAge of the route" + withheldReason
+	case f.sink < 0:
+		return classified("the handler or expression", f.reason) + withheldReason
+	}
+	return classified("the sink", f.reason) + withheldReason
+}
+
+// classified returns the class and category of an error.
+func classified(where string, err error) string {
+	text := where
+	switch plugins.ClassOf(err) {
+	case plugins.Rejected:
+		text += " rejected it"
+	case plugins.Paused:
+		text += " paused the route"
+	case plugins.Postponed:
+		text += " postponed it until its retries ended"
+	default:
+		text += " failed until its retries ended"
+	}
+	if category := plugins.Category(err); category != "" {
+		text += ": " + category
+	}
+	return text
+}
 
 // writeDeadLetters writes dead letters.
 func (b *Batch) writeDeadLetters(ctx context.Context) bool {
@@ -114,7 +146,7 @@ func (b *Batch) writeDeadLetters(ctx context.Context) bool {
 		switch said := plugins.Said(f.reason); {
 		case logs:
 		case b.cfg.Secret:
-			reason = withheldReason
+			reason = f.withheld()
 		case said != "":
 			reason += "; the receiver said: " + said
 		}

@@ -55,7 +55,8 @@ func (s *sink) judge(ctx context.Context, op *operation, err error) error {
 		s.log.DebugContext(ctx, "the operation is already done", slog.String("operation", op.String()), slog.String("reason", string(status.Reason)))
 		return nil
 	}
-	said := fmt.Errorf("the API server answered %s", describe(op, status))
+	said := plugins.Categorize(fmt.Errorf("the API server answered %s", describe(op, status)),
+		fmt.Sprintf("the API server answered %d %s", status.Code, http.StatusText(int(status.Code))))
 	switch code := int(status.Code); {
 	case code == http.StatusConflict && op.verb != verbApply && !op.pinsVersion() && !strings.Contains(status.Message, "Precondition failed"):
 		return plugins.Postpone(said, 0)

@@ -69,7 +69,7 @@ func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 func (s *sink) deliver(ctx context.Context, e *event.Event) error {
 	ops, err := parse(e)
 	if err != nil {
-		return plugins.Reject(fmt.Errorf("kubernetes %q: %w", s.name, err))
+		return plugins.Reject(plugins.Categorize(fmt.Errorf("kubernetes %q: %w", s.name, err), "the event is not an operation of the kind kubernetes"))
 	}
 	for i := range ops {
 		if err := s.permit(ctx, &ops[i]); err != nil {
@@ -97,7 +97,7 @@ func (s *sink) permit(ctx context.Context, op *operation) error {
 	}
 	var refused *refusedError
 	if errors.As(err, &refused) {
-		return plugins.Reject(err)
+		return plugins.Reject(plugins.Categorize(err, "allow of the sink does not permit the operation"))
 	}
 	if err == nil || plugins.ClassOf(err) == plugins.Rejected {
 		return err

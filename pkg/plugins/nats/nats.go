@@ -152,7 +152,7 @@ func (w *write) send(ctx context.Context, flight []int, errs []error) (lost erro
 func (w *write) publish(e *event.Event) (jetstream.PubAckFuture, error) {
 	subject := w.subject.of(e)
 	if len(subject) > maxSubject {
-		return nil, plugins.Reject(w.named(fmt.Errorf("event %s: its subject has %d bytes, at most %d are possible: use a shorter template", e.ID, len(subject), maxSubject)))
+		return nil, plugins.Reject(plugins.Categorize(w.named(fmt.Errorf("event %s: its subject has %d bytes, at most %d are possible: use a shorter template", e.ID, len(subject), maxSubject)), "the subject is too long"))
 	}
 	message := &nats.Msg{Subject: subject, Data: e.Data, Header: nats.Header{}}
 	for name, value := range e.Attributes {
@@ -240,12 +240,12 @@ func (w *write) judge(e *event.Event, err error) error {
 	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
-		return plugins.Reject(w.named(fmt.Errorf("event %s of %d bytes: larger than the max_payload of the server", e.ID, len(e.Data))))
+		return plugins.Reject(plugins.Categorize(w.named(fmt.Errorf("event %s of %d bytes: larger than the max_payload of the server", e.ID, len(e.Data))), "larger than the max_payload of the server"))
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		w.link.ensured.Store(false)
 		return w.named(errors.New("no stream has the subject, or JetStream is not ready: create a stream, or set stream.create"))
 	case errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum || api.ErrorCode == codeHeaderTooLarge):
-		return plugins.Reject(w.named(fmt.Errorf("event %s of %d bytes: %w", e.ID, len(e.Data), err)))
+		return plugins.Reject(plugins.Categorize(w.named(fmt.Errorf("event %s of %d bytes: %w", e.ID, len(e.Data), err)), "larger than the stream takes"))
 	}
 	return w.named(err)
 }

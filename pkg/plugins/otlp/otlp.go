@@ -144,13 +144,13 @@ func (s *sink) send(ctx context.Context, events []event.Event) error {
 	case ctx.Err() != nil:
 		return s.named(ctx.Err())
 	case within.Err() != nil:
-		return s.named(fmt.Errorf("no answer within %v", s.config.Timeout))
+		return plugins.Categorize(s.named(fmt.Errorf("no answer within %v", s.config.Timeout)), "no answer in time")
 	default:
 		return s.explained(s.named(err), events, headers)
 	}
 	switch partial := answer.GetPartialSuccess(); {
 	case partial.GetRejectedLogRecords() > 0:
-		return plugins.Reject(s.named(&partialError{partial.GetRejectedLogRecords(), int64(len(events))}))
+		return plugins.Reject(plugins.Categorize(s.named(&partialError{partial.GetRejectedLogRecords(), int64(len(events))}), "records of the request were rejected"))
 	case partial.GetErrorMessage() != "":
 		// The warning is not logged, because it may quote the request.
 		s.log.WarnContext(ctx, "otlp: the receiver accepted all events with a warning", "events", len(events))

@@ -52,7 +52,7 @@ func TestStatusOfGRPC(t *testing.T) {
 			r.set(func(ask) (answer, error) { return nil, answered.Err() })
 			errs := sink.Write(t.Context(), all)
 			if v := sinktest.Verdicts(2, errs); v != want || plugins.RetryAfter(errs[1]) != after || strings.Contains(errs[0].Error(), "s3cret") ||
-				!strings.Contains(errs[0].Error(), "answered "+code.String()) {
+				!strings.Contains(errs[0].Error(), "answered "+code.String()) || !strings.HasPrefix(plugins.Category(errs[0]), "answered "+code.String()) {
 				t.Errorf("%v, to try again after %v: got %s after %v: %v", code, delay, v, plugins.RetryAfter(errs[1]), errs)
 			}
 		}
@@ -116,6 +116,9 @@ func TestCodes(t *testing.T) {
 		s.Close()
 		if v := sinktest.Verdicts(2, errs); v != want {
 			t.Errorf("%d: got %s, want %s: %v", code, v, want, errs)
+		}
+		if category := plugins.Category(errs[0]); !strings.HasPrefix(category, fmt.Sprintf("answered %d", code)) {
+			t.Errorf("the category is %q", category)
 		}
 		if denied := code == http.StatusUnauthorized || code == http.StatusForbidden; strings.Contains(errs[0].Error(), "authentication failed") != denied {
 			t.Errorf("%d: %v", code, errs[0])

@@ -131,9 +131,9 @@ func (b *body) encode(ctx context.Context, e *event.Event) (*message, error) {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		return nil, plugins.Reject(fmt.Errorf("event %s: body: %w", e.ID, err))
+		return nil, plugins.Reject(plugins.Categorize(fmt.Errorf("event %s: body: %w", e.ID, err), "the expression body failed"))
 	case string(out) == "null":
-		return nil, plugins.Reject(fmt.Errorf("event %s: body: the result is null: exclude such events in the route's filter or emit", e.ID))
+		return nil, plugins.Reject(plugins.Categorize(fmt.Errorf("event %s: body: the result is null: exclude such events in the route's filter or emit", e.ID), "the result of body is null"))
 	}
 	m := newMessage(typeJSON, out)
 	if out[0] == '"' {

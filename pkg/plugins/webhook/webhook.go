@@ -157,7 +157,7 @@ func (s *sink) request(ctx context.Context, u *url.URL, m *message) (*http.Reque
 // does not tell a connection timeout from the end of a context.
 func (s *sink) unavailable(ctx, within context.Context, u *url.URL, err error) error {
 	if ctx.Err() == nil && within.Err() != nil {
-		return fmt.Errorf("webhook %q: %s://%s: no answer within %v", s.name, u.Scheme, u.Host, s.timeout)
+		return plugins.Categorize(fmt.Errorf("webhook %q: %s://%s: no answer within %v", s.name, u.Scheme, u.Host, s.timeout), "no answer in time")
 	}
 	return fmt.Errorf("webhook %q: %s://%s: %w", s.name, u.Scheme, u.Host, plugins.Transport(err))
 }
@@ -183,7 +183,7 @@ func (s *sink) judge(u *url.URL, resp *http.Response) error {
 	if status >= 200 && status < 300 {
 		return nil
 	}
-	err := &statusError{s.name, u.Scheme + "://" + u.Host, status}
+	err := plugins.Categorize(&statusError{s.name, u.Scheme + "://" + u.Host, status}, httpsink.Answered(status))
 	if s.codes.IsUnavailable(status, httpsink.IsTemporary(status) || status >= 500) {
 		return plugins.RetryLater(err, httpsink.RetryAfter(resp.Header, time.Now()))
 	}

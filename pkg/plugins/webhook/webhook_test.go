@@ -228,6 +228,9 @@ func TestStatus(t *testing.T) {
 			if !strings.Contains(errs[0].Error(), fmt.Sprint(tt.status)) {
 				t.Errorf("the error does not name the status: %v", errs[0])
 			}
+			if category := plugins.Category(errs[0]); !strings.HasPrefix(category, fmt.Sprintf("answered %d", tt.status)) {
+				t.Errorf("the category is %q", category)
+			}
 			denied := tt.status == 401 || tt.status == 403 || tt.status == 407
 			if strings.Contains(errs[0].Error(), "authentication failed, check the credentials of the sink") != denied {
 				t.Errorf("an authentication failure: %v, and the error is %v", denied, errs[0])
