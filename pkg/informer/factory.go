@@ -81,7 +81,7 @@ type Config struct {
 	// Clock dates the deltas; requests to the API server use real time. nil: the real clock.
 	Clock timer.Clock
 	// BookmarkWait is the time of silence after which a stream of initial events is taken for one
-	// that never marks their end. Defaults to 30s.
+	// that never marks their end; a stream that is not silent has ten times as long. Defaults to 30s.
 	BookmarkWait time.Duration
 }
 

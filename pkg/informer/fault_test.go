@@ -130,6 +130,47 @@ func TestWatchListIgnored(t *testing.T) {
 	}
 }
 
+// TestWatchListUnfinished: a stream of initial events that breaks half-way, or goes on without their
+// end, is a failure with a reason, and a list follows.
+func TestWatchListUnfinished(t *testing.T) {
+	for name, c := range map[string]struct {
+		endless bool
+		wait    time.Duration
+		streams int
+	}{
+		"ended":   {false, 0, 2},
+		"endless": {true, 100 * time.Millisecond, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAPI(t)
+			a.put("default/a", "web")
+			a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+				if kindOf(r) != "WATCHLIST" {
+					return false
+				}
+				p := pod{namespace: "default", name: "a", uid: "uid-1", version: 101}
+				for fmt.Fprint(w, frame("ADDED", &p)); c.endless && r.Context().Err() == nil; {
+					fmt.Fprint(w, frame("MODIFIED", &p))
+					w.(http.Flusher).Flush()
+				}
+				return true
+			})
+			r := newRig(t, a, options{config: informer.Config{BookmarkWait: c.wait}})
+			r.start()
+			r.sink.want(t, false, "added pods default/a initial")
+			a.put("default/a", "db")
+			r.sink.want(t, false, "updated pods default/a")
+			if got := a.seen("WATCHLIST"); got != c.streams {
+				t.Errorf("%d streams", got)
+			}
+			// On a loaded machine the endless stream may be silent for the wait, which has another reason.
+			if log := r.log.String(); !c.endless && !strings.Contains(log, "ended before the mark of their end") {
+				t.Errorf("no reason: %s", log)
+			}
+		})
+	}
+}
+
 func TestPages(t *testing.T) {
 	a := newAPI(t)
 	const n = 2000

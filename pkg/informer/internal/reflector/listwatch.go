@@ -125,6 +125,10 @@ func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListO
 		if lw.quirks.noInitialEvents.Load() || lw.quirks.initialExpired.Swap(false) {
 			return nil, lw.noInitialEvents()
 		}
+		if lw.quirks.unfinished.Load() >= maxUnfinished {
+			lw.quirks.unfinished.Store(0)
+			return nil, lw.noInitialEvents()
+		}
 		if opts.ResourceVersion != "" && lw.tooOld(opts.ResourceVersion) {
 			opts.ResourceVersion = lw.cfg.State.Position.Applied()
 		}

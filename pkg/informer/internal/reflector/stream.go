@@ -21,6 +21,15 @@ import (
 // goroutines seldom wait for each other.
 const eventBuffer = 64
 
+const (
+	// maxUnfinished is the number of unfinished streams of initial events after which a list follows.
+	maxUnfinished = 2
+	// maxInitial bounds a stream of initial events, in multiples of the longest silence in it.
+	maxInitial = 10
+)
+
+var errUnfinished = errors.New("the stream of initial events ended before the mark of their end: does a proxy before the API server cut it?")
+
 // shortWatch is the minimum duration of a watch.
 const shortWatch = time.Second
 
@@ -28,6 +37,8 @@ const shortWatch = time.Second
 type quirks struct {
 	noInitialEvents atomic.Bool // it cannot stream initial events
 	initialExpired  atomic.Bool // its last one had expired
+	// unfinished counts the last streams of initial events that ended without the mark of their end.
+	unfinished atomic.Int32
 }
 
 // reader decodes a watch response in a goroutine of its own. It implements watch.Interface.
@@ -44,9 +55,11 @@ type reader struct {
 	// neither arrives.
 	initial bool
 	lag     lag
+	limit   *time.Timer // of all initial events; nil: there are none
 	began   time.Time
 	version string // the resourceVersion that the Reflector has, until the first event
 	sent    bool   // an event was sent
+	told    bool   // the API server has said why it ends the stream
 }
 
 // stream has the parts of a response that a reader takes over.
@@ -71,6 +84,7 @@ func newReader(cfg *Config, q *quirks, s *stream) *reader {
 	r.events = wire.NewFrames(s.format.Format, cfg.Target.Resource(), wire.NewStream(s.body, r.heard))
 	if r.initial {
 		r.lag.begin(cfg.BookmarkWait, r.refuse)
+		r.limit = time.AfterFunc(maxInitial*cfg.BookmarkWait, r.overdue)
 		r.events.Ahead()
 	}
 	if s.resumed {
@@ -135,8 +149,17 @@ func (r *reader) refuse() {
 	_ = r.body.Close()
 }
 
+// overdue ends a stream whose initial events have no end although the stream is not silent.
+func (r *reader) overdue() {
+	r.quirks.unfinished.Store(maxUnfinished)
+	_ = r.body.Close()
+}
+
 func (r *reader) run() {
 	defer r.closed()
+	if r.limit != nil {
+		defer r.limit.Stop()
+	}
 	defer r.events.Close()
 	defer r.cancel()
 	defer close(r.out)
@@ -170,6 +193,7 @@ func (r *reader) run() {
 // Reflector immediately requests a stream that begins now; if it requested no version, another
 // request does not help.
 func (r *reader) failed(err error) {
+	r.told = true
 	r.cfg.Health.noteError(err)
 	if r.initial && r.version == "" && client.IsExpired(err) {
 		r.cfg.Log.Warn("the API server rejects a stream of initial events as expired although it begins now; listing instead", "watch", r.cfg.Name, "err", err)
@@ -186,7 +210,9 @@ func (r *reader) begin(e *watch.Event) (version string) {
 	case *metav1.PartialObjectMetadata:
 		if o.Annotations != nil {
 			r.initial = false
+			r.quirks.unfinished.Store(0)
 			r.lag.end()
+			r.limit.Stop()
 			r.events.Calm()
 			return o.ResourceVersion
 		}
@@ -277,6 +303,10 @@ func (r *reader) ended(err error) {
 			Status: metav1.StatusFailure, Code: 405, Reason: metav1.StatusReasonMethodNotAllowed, Message: "no initial events",
 		}})
 		return
+	}
+	if r.initial && !r.told {
+		r.quirks.unfinished.Add(1)
+		r.cfg.Health.failing(errUnfinished)
 	}
 	r.cfg.Health.noteError(err)
 	switch {
