@@ -90,3 +90,28 @@ func TestCompileBoundsOfDefines(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Each level of defines had an environment with the variables of all levels below it.
+func TestNumberOfDefines(t *testing.T) {
+	for _, test := range []struct {
+		chain, count int
+		want         string
+	}{
+		{100, 500, ""},
+		{101, 101, "chain of more than 100 defines"},
+		{1, 501, "is one of 501 defines, 500 at most"},
+		{5000, 5000, "500 at most"},
+	} {
+		define := map[string]string{"d0": `op == "x"`}
+		for i := 1; i < test.count; i++ {
+			define[fmt.Sprint("d", i)] = fmt.Sprint("d", i-1)
+			if i >= test.chain {
+				define[fmt.Sprint("d", i)] = "true"
+			}
+		}
+		_, err := expr.NewEnv(expr.EnvConfig{Define: define})
+		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%d in a chain of %d: %v", test.count, test.chain, err)
+		}
+	}
+}

@@ -24,6 +24,10 @@ const (
 	MaxNodes = 4000
 	// MaxNesting bounds the depth of a type: of lists, maps and optional values in each other.
 	MaxNesting = 30
+	// MaxDefines bounds the defines of a configuration or an included file.
+	MaxDefines = 500
+	// MaxDefineDepth bounds a chain of defines, each of which uses the next one.
+	MaxDefineDepth = 100
 )
 
 // tooLarge returns an error if a parsed text has too many nodes.

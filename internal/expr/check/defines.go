@@ -38,6 +38,10 @@ func (c *Checker) newScope(base *cel.Env, source string, object *cel.Type) (*Sco
 	if s.CEL, err = base.Extend(options...); err != nil {
 		return nil, fmt.Errorf("CEL environment: %w", err)
 	}
+	if n := len(c.texts); n > MaxDefines {
+		name := slices.Sorted(maps.Keys(c.texts))[MaxDefines]
+		return nil, defineError(name, fmt.Sprintf("is one of %d defines, %d at most: remove those that no expression uses, or write some into others", n, MaxDefines))
+	}
 	parsed := make(map[string]*cel.Ast, len(c.texts))
 	uses := make(map[string][]string, len(c.texts))
 	for _, name := range slices.Sorted(maps.Keys(c.texts)) {
@@ -52,49 +56,43 @@ func (c *Checker) newScope(base *cel.Env, source string, object *cel.Type) (*Sco
 	if len(s.failed) > 0 {
 		return s, nil
 	}
-	if err := refuseCycles(uses); err != nil {
+	order, err := orderOf(uses)
+	if err != nil {
 		return nil, err
 	}
-	for len(parsed) > 0 {
-		if err := s.declareReady(parsed, uses); err != nil {
-			return nil, err
-		}
-	}
-	return s, nil
+	return s, s.declare(order, parsed, uses)
 }
 
-// declareReady checks and declares the defines whose own defines are all declared, and removes them
-// from parsed.
-func (s *Scope) declareReady(parsed map[string]*cel.Ast, uses map[string][]string) error {
-	var vars []cel.EnvOption
-	ready := make(map[string]*define)
-	for _, name := range slices.Sorted(maps.Keys(parsed)) {
-		if slices.ContainsFunc(uses[name], func(used string) bool { return s.defines[used] == nil }) {
-			continue
-		}
-		t := cel.DynType
+// declare declares all defines, and checks them in an order in which each comes after those that it
+// uses. One environment has the variables of all: the type of a define is written into its variable
+// when the define has been checked, and until then nothing refers to it.
+func (s *Scope) declare(order []string, parsed map[string]*cel.Ast, uses map[string][]string) error {
+	types := make(map[string]*cel.Type, len(order))
+	vars := make([]cel.EnvOption, 0, len(order))
+	for _, name := range order {
+		t := *cel.DynType
+		types[name] = &t
+		vars = append(vars, cel.Variable(name, &t))
+	}
+	var err error
+	if s.CEL, err = s.CEL.Extend(vars...); err != nil {
+		return fmt.Errorf("CEL environment with the defines: %w", err)
+	}
+	for _, name := range order {
 		tree, failed := s.check(name, s.checker.texts[name], parsed[name])
 		if failed != nil {
 			s.failed[name] = failed
 		} else {
-			t = tree.OutputType()
+			*types[name] = *tree.OutputType()
 		}
-		vars = append(vars, cel.Variable(name, t))
-		ready[name] = &define{name: name, unit: syntax.Unit{Define: name, AST: tree, Uses: uses[name]}}
-		delete(parsed, name)
+		s.defines[name] = &define{name: name, unit: syntax.Unit{Define: name, AST: tree, Uses: uses[name]}}
 	}
-	maps.Copy(s.defines, ready)
-	extended, err := s.CEL.Extend(vars...)
-	if err != nil {
-		return fmt.Errorf("CEL environment with the defines: %w", err)
-	}
-	s.CEL = extended
 	return nil
 }
 
 func (s *Scope) parseDefine(name, text string) (*cel.Ast, *celerr.CompileError) {
 	problem := func(format string, args ...any) *celerr.CompileError {
-		return &celerr.CompileError{Define: name, Issues: []celerr.Issue{{Line: 1, Message: fmt.Sprintf(format, args...)}}}
+		return defineError(name, fmt.Sprintf(format, args...))
 	}
 	if !regexp.MustCompile(`^[_a-zA-Z][_a-zA-Z0-9]*$`).MatchString(name) {
 		return nil, problem("the name %q cannot be used in an expression: letters, digits and _ only", name)
@@ -122,30 +120,40 @@ func usedDefines(tree *cel.Ast, texts map[string]string) []string {
 	return used
 }
 
-// refuseCycles returns an error that names the first cycle and the define that it starts at.
-func refuseCycles(uses map[string][]string) error {
-	done := make(map[string]bool)
+// orderOf returns the defines in an order in which each comes after those that it uses. The error
+// names the first cycle and the define that it starts at, or a define that is beyond MaxDefineDepth.
+func orderOf(uses map[string][]string) (order []string, err error) {
+	depth := make(map[string]int, len(uses))
 	var visit func(name string, path []string) error
 	visit = func(name string, path []string) error {
 		if i := slices.Index(path, name); i >= 0 {
-			cycle := strings.Join(append(slices.Clone(path[i:]), name), " → ")
-			return &celerr.CompileError{Define: name, Issues: []celerr.Issue{{Line: 1, Message: "defines refer to each other in a cycle: " + cycle}}}
+			return defineError(name, "defines refer to each other in a cycle: "+strings.Join(append(slices.Clone(path[i:]), name), " → "))
 		}
-		if done[name] {
+		if depth[name] > 0 {
 			return nil
 		}
-		done[name] = true
+		deepest := 0
 		for _, used := range uses[name] {
 			if err := visit(used, append(path, name)); err != nil {
 				return err
 			}
+			deepest = max(deepest, depth[used])
 		}
+		if deepest >= MaxDefineDepth {
+			return defineError(name, fmt.Sprintf("is the end of a chain of more than %d defines that use each other: write some of them into others", MaxDefineDepth))
+		}
+		depth[name] = deepest + 1
+		order = append(order, name)
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(uses)) {
 		if err := visit(name, nil); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return order, nil
+}
+
+func defineError(name, message string) *celerr.CompileError {
+	return &celerr.CompileError{Define: name, Issues: []celerr.Issue{{Line: 1, Message: message}}}
 }
