@@ -127,7 +127,7 @@ func (b *Backlog) Append(d *event.Delta, v *spec.Verdict) {
 
 // Enqueue makes a delta pending that the limit allowed.
 func (b *Backlog) Enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
-	unseen, edge := v.Unseen || v.Err != nil, queue.IsEdge(d.Op)
+	unseen, edge := v.Unseen || v.Err != nil, queue.IsEdge(d)
 	switch {
 	case b.Room.spills():
 		b.spill(d, unseen)

@@ -23,13 +23,13 @@ func (l *limiter) later(d *event.Delta) bool {
 		return false
 	}
 	window := l.queue.Lanes.Window()
-	return window.On() && !queue.IsEdge(d.Op)
+	return window.On() && !queue.IsEdge(d)
 }
 
 // admit reports whether d may become pending; otherwise it is suppressed. It returns d, or the
 // delta that becomes pending in its place. The edges of conditions were already checked.
 func (l *limiter) admit(d *event.Delta, limitKey string) (pending *event.Delta, pass *rules.Pass, ok bool) {
-	if !l.config.Limit.On() || l.later(d) || queue.IsEdge(d.Op) {
+	if !l.config.Limit.On() || l.later(d) || queue.IsEdge(d) {
 		return d, nil, true
 	}
 	return l.allow(d, limitKey, 1)

@@ -40,7 +40,7 @@ func coalesce(a, b *event.Delta) (*event.Delta, netResult) {
 	if a.Event != nil || b.Event != nil {
 		return nil, keepBoth
 	}
-	if IsEdge(a.Op) || IsEdge(b.Op) {
+	if IsEdge(a) || IsEdge(b) {
 		return coalesceEdges(a, b)
 	}
 	if Ends(a.Op) {
@@ -73,8 +73,12 @@ func coalesce(a, b *event.Delta) (*event.Delta, netResult) {
 	}
 }
 
-// IsEdge reports whether an operation is an edge of a condition.
-func IsEdge(op event.Op) bool { return op == event.Entered || op == event.Left }
+// IsEdge reports whether d is an edge of a condition of its route. An event of an upstream route
+// keeps the operation of its delta, but that edge is not one of the downstream route, whose limit
+// and windows apply to it.
+func IsEdge(d *event.Delta) bool {
+	return d.Event == nil && (d.Op == event.Entered || d.Op == event.Left)
+}
 
 // coalesceEdges coalesces the edges of a condition. Entered and Left of one object alternate, also
 // after coalescing. A first Entered and its Left cancel each other as long as both are pending. A

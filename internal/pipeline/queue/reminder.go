@@ -36,7 +36,7 @@ func (q *Queue) CoalesceReminder(e *Entry) (goes *Entry) {
 func (e *Entry) reminded(n *Entry) bool {
 	a, b := e.Delta, n.Delta
 	switch {
-	case a.Op != event.Entered || a.Began != b.Began || a.Object().UID() != b.Object().UID():
+	case a.Event != nil || b.Event != nil || a.Op != event.Entered || a.Began != b.Began || a.Object().UID() != b.Object().UID():
 		return false
 	case e.lane == nil || e.taken || e.Unseen || e.DeadLetter != 0 || e.group != nil:
 		return false

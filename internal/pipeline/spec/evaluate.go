@@ -153,7 +153,7 @@ func (c *Config) Evaluate(ctx context.Context, d *event.Delta, unseen bool) (v V
 // delta on which the evaluation failed is dropped if it no longer fails, because later deltas have
 // decided about the object since.
 func (c *Config) evaluateEdge(ctx context.Context, d *event.Delta, unseen bool) (v Verdict, filtered bool) {
-	if queue.IsEdge(d.Op) {
+	if queue.IsEdge(d) {
 		v = c.Verdict(ctx, d, filters.Match{Verdict: filters.Matched})
 		if !unseen && v.Err != nil {
 			c.Count.Errors(ErrorKind(v.Err)).Inc()
