@@ -1,5 +1,5 @@
-// Package addresses sorts IP addresses by who may be behind them. Handlers and registries of modules
-// name hosts whose addresses others choose; both are bounded by the same table.
+// Package addresses sorts IP addresses by who may be behind them. Handlers and registries of
+// modules name hosts whose addresses others choose; both are bounded by the same table.
 package addresses
 
 import (
@@ -70,9 +70,9 @@ func special() []struct {
 	}
 }
 
-// KindOf returns the kind of an address. For an IPv6 address that represents an IPv4 address (NAT64,
-// 6to4 and others), it returns the kind of the latter. The zero Addr is of the kind Never. It is safe
-// for concurrent use.
+// KindOf returns the kind of an address. For an IPv6 address that represents an IPv4 address
+// (NAT64, 6to4 and others), it returns the kind of the latter. The zero Addr is of the kind Never.
+// It is safe for concurrent use.
 func KindOf(a netip.Addr) Kind {
 	a = a.Unmap().WithZone("")
 	if !a.IsValid() {

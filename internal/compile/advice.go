@@ -133,8 +133,8 @@ func (c *compiler) adviseDownstreamOps(r *config.Route, items []config.Node, giv
 	}
 }
 
-// givenOps finds the ops that upstream routes pass on. It visits each route once, because chains may
-// fork and join.
+// givenOps finds the ops that upstream routes pass on. It visits each route once, because chains
+// may fork and join.
 type givenOps struct {
 	routes map[string]*config.Route
 	known  map[string]map[string]bool // by the name of the route

@@ -19,10 +19,10 @@ const MaxHeaders = 64 << 10
 
 const dialTimeout = 10 * time.Second
 
-// TransportFor returns a transport with the credentials of cfg, like [rest.TransportFor], with three
-// differences: it has connections of its own, it reads at most [MaxHeaders] bytes of a response's
-// header, and it fails on a redirect, see [NoRedirects]. A transport in cfg keeps its own bounds.
-// cfg is not modified.
+// TransportFor returns a transport with the credentials of cfg, like [rest.TransportFor], with
+// three differences: it has connections of its own, it reads at most [MaxHeaders] bytes of a
+// response's header, and it fails on a redirect, see [NoRedirects]. A transport in cfg keeps its
+// own bounds. cfg is not modified.
 func TransportFor(cfg *rest.Config) (http.RoundTripper, error) {
 	cfg = rest.CopyConfig(cfg)
 	if cfg.Dial == nil {

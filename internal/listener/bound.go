@@ -15,8 +15,8 @@ const quietWarnings = time.Minute
 
 // Bound bounds the connections of a server that has not started, so that clients that connect and
 // send nothing keep no other client out. At most perAddress connections of an address are open, and
-// most in all: above that, the oldest connection without a request is closed, of the address that has
-// most of these. At most once a minute the log has a warning with the number of closed ones.
+// most in all: above that, the oldest connection without a request is closed, of the address that
+// has most of these. At most once a minute the log has a warning with the number of closed ones.
 func Bound(server *http.Server, most, perAddress int, log *slog.Logger) {
 	c := newConnections(most, perAddress, log)
 	server.Handler = c.heard(server.Handler)
@@ -75,7 +75,8 @@ func (*connections) inContext(ctx context.Context, conn net.Conn) context.Contex
 }
 
 // heard calls next after it has noted that the connection of the request sent its header. It does
-// nothing if the connection was closed before, so no more requests run than connections may be open.
+// nothing if the connection was closed before, so no more requests run than connections may be
+// open.
 func (c *connections) heard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if conn, ok := r.Context().Value(connectionKey{}).(net.Conn); ok && c.setWaiting(conn, false) {
@@ -147,7 +148,8 @@ func (c *connections) warn() {
 	}
 }
 
-// addressOf returns the address of a client without its port. The clients of a socket have the same.
+// addressOf returns the address of a client without its port. The clients of a socket have the
+// same.
 func addressOf(conn net.Conn) string {
 	remote := conn.RemoteAddr()
 	if remote == nil {

@@ -194,8 +194,8 @@ func (l *chains) refuseCircles() {
 	}
 }
 
-// maxPaths bounds the ways of an event from a route to the others. In chains that fork and join again
-// and again, one delta would become 2^n events.
+// maxPaths bounds the ways of an event from a route to the others. In chains that fork and join
+// again and again, one delta would become 2^n events.
 const maxPaths = 1000
 
 // refuseManyPaths reports the first routes of chains with more than maxPaths paths. A chain that

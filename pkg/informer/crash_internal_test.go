@@ -342,9 +342,9 @@ func (w *world) changed(name string) bool {
 	return slices.ContainsFunc(w.history, func(h happening) bool { return h.version == w.version && h.o.Key().Name == name })
 }
 
-// For any events, some with equal versions, cuts and crashes, with a resume or a list afterwards: the cache becomes equal to
-// the cluster, every object with a delivered delta gets its delete delivered, and the disk keeps no
-// object that the cluster does not have.
+// For any events, some with equal versions, cuts and crashes, with a resume or a list afterwards:
+// the cache becomes equal to the cluster, every object with a delivered delta gets its delete
+// delivered, and the disk keeps no object that the cluster does not have.
 func TestCrashProperty(t *testing.T) {
 	// Guarantee: delete-has-state
 	rapid.Check(t, func(t *rapid.T) {

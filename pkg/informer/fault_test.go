@@ -130,8 +130,8 @@ func TestWatchListIgnored(t *testing.T) {
 	}
 }
 
-// TestWatchListUnfinished: a stream of initial events that breaks half-way, or goes on without their
-// end, is a failure with a reason, and a list follows.
+// TestWatchListUnfinished: a stream of initial events that breaks half-way, or goes on without
+// their end, is a failure with a reason, and a list follows.
 func TestWatchListUnfinished(t *testing.T) {
 	for name, c := range map[string]struct {
 		endless bool

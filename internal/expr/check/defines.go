@@ -121,7 +121,8 @@ func usedDefines(tree *cel.Ast, texts map[string]string) []string {
 }
 
 // orderOf returns the defines in an order in which each comes after those that it uses. The error
-// names the first cycle and the define that it starts at, or a define that is beyond MaxDefineDepth.
+// names the first cycle and the define that it starts at, or a define that is beyond
+// MaxDefineDepth.
 func orderOf(uses map[string][]string) (order []string, err error) {
 	depth := make(map[string]int, len(uses))
 	var visit func(name string, path []string) error

@@ -91,8 +91,8 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreBounded shows that the server limits the simultaneous connections of an address,
-// closes those above the limit, and each after one request, and then serves others.
+// TestConnectionsAreBounded shows that the server limits the simultaneous connections of an
+// address, closes those above the limit, and each after one request, and then serves others.
 func TestConnectionsAreBounded(t *testing.T) {
 	// Guarantee: probes-bounded
 	const most = 64

@@ -9,9 +9,9 @@ import (
 const deletesKept = 1024
 
 // deletes are the last DELETED events, so that an earlier event of such an object, which a server
-// sends once more, does not bring the object back. It has at most [deletesKept] of them: API servers
-// repeat only the events of the last resourceVersion, and among those none precedes the delete of
-// its object.
+// sends once more, does not bring the object back. It has at most [deletesKept] of them: API
+// servers repeat only the events of the last resourceVersion, and among those none precedes the
+// delete of its object.
 type deletes struct {
 	versions map[string]string // by uid
 	uids     []string          // a ring

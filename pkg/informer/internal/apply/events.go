@@ -113,7 +113,8 @@ func replayed(a *Applier, o *event.Object) bool {
 }
 
 // put applies the present state of an object. The turn is held. rewound: a state older than the
-// cache's is the truth and no replay. applied is the resourceVersion of the event; empty: it is none.
+// cache's is the truth and no replay. applied is the resourceVersion of the event; empty: it is
+// none.
 func (a *Applier) put(ctx context.Context, o *event.Object, rewound bool, applied string) bool {
 	old := a.cfg.State.Get(o.Key())
 	identityOnly := old != nil && a.cfg.State.IdentityOnly(old)

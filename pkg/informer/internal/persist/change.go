@@ -104,9 +104,10 @@ func (s *State) Bookmark(version string) {
 	endIntents(s)
 }
 
-// endIntents ends the intents that are left when the watch has caught up. Once a resumed watch has reached the resourceVersion that the API server had
-// when the watch resumed, all earlier events have arrived. The object of an intent without an event
-// was therefore gone when the state was saved.
+// endIntents ends the intents that are left when the watch has caught up. Once a resumed watch has
+// reached the resourceVersion that the API server had when the watch resumed, all earlier events
+// have arrived. The object of an intent without an event was therefore gone when the state was
+// saved.
 func endIntents(s *State) {
 	if len(s.intents) == 0 || s.resumeTarget == "" {
 		return

@@ -12,8 +12,8 @@ import (
 // Position is the applied resourceVersion of a watch and its cluster. Several events may have one
 // resourceVersion, because the API server changed their objects in one transaction. So the position
 // to resume from moves to a version only with the first event above it, or with a bookmark. It is a
-// part of a [State], whose cut lock guards it. It is safe for concurrent use, except for methods that say that they
-// are for the watch's own goroutine.
+// part of a [State], whose cut lock guards it. It is safe for concurrent use, except for methods
+// that say that they are for the watch's own goroutine.
 type Position struct {
 	cut *sync.Mutex
 
