@@ -51,7 +51,7 @@ routes:
 	secrets.Remove("gone")
 	maps.Make(routertest.ConfigMap("m", "1"))
 	r.Expect(t, "limited updated "+ns+"/kept", "counts added "+ns+"/m")
-	routertest.Poll(t, "two dead letters", func() bool { return strings.Count(dlq(t, file, "list"), "the error is not stored") == 2 })
+	routertest.Poll(t, "two dead letters", func() bool { return strings.Count(dlq(t, file, "list", "-o", "json"), "the error is not stored") == 2 })
 	r.Saved(t)
 	r.Kill(t)
 	err := filepath.WalkDir(filepath.Join(filepath.Dir(file), "state"), func(path string, entry fs.DirEntry, err error) error {
