@@ -37,7 +37,8 @@ func (s *reflectorStore) Update(obj any) error {
 	}
 	defer a.turn.give()
 	a.cfg.State.Loader().Fetch(o.Key())
-	if replayed(a, o) || a.put(s.ctx, o, false, o.ResourceVersion()) {
+	old := a.cfg.State.Get(o.Key())
+	if replayed(&a.gone, old, o) || a.put(s.ctx, old, o, false, o.ResourceVersion()) {
 		s.arrive(o)
 	}
 	return nil
@@ -103,20 +104,18 @@ func (s *reflectorStore) Bookmark(resourceVersion string) error {
 // replayed reports whether an ADDED or MODIFIED event is of an object that is known to be gone. The
 // position cannot tell: objects that changed in one transaction have one resourceVersion, and a
 // server that stands in for other ones may send events in any order. put decides about an older
-// state of the present object.
-func replayed(a *Applier, o *event.Object) bool {
-	old := a.cfg.State.Get(o.Key())
+// state of the present object. old is the object of the store; nil: none.
+func replayed(gone *deletes, old, o *event.Object) bool {
 	if old == nil {
-		return a.gone.has(o)
+		return gone.has(o)
 	}
 	return old.UID() != o.UID() && persist.NotAbove(o.ResourceVersion(), old.ResourceVersion())
 }
 
-// put applies the present state of an object. The turn is held. rewound: a state older than the
-// cache's is the truth and no replay. applied is the resourceVersion of the event; empty: it is
-// none.
-func (a *Applier) put(ctx context.Context, o *event.Object, rewound bool, applied string) bool {
-	old := a.cfg.State.Get(o.Key())
+// put applies the present state o of an object. The turn is held. old is the object of the store
+// under the key of o; nil: none. rewound: a state older than the cache's is the truth and no replay.
+// applied is the resourceVersion of the event; empty: it is none.
+func (a *Applier) put(ctx context.Context, old, o *event.Object, rewound bool, applied string) bool {
 	identityOnly := old != nil && a.cfg.State.IdentityOnly(old)
 	switch {
 	case old == nil:

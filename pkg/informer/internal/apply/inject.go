@@ -15,7 +15,7 @@ func (a *Applier) Exists(ctx context.Context, o *event.Object) error {
 	if a.cfg.State.Get(o.Key()) == nil {
 		a.apply(ctx, change{op: event.Added, now: o, initial: true})
 	} else {
-		a.put(ctx, o, false, "")
+		a.put(ctx, a.cfg.State.Get(o.Key()), o, false, "")
 	}
 	return ctx.Err()
 }
@@ -26,7 +26,7 @@ func (a *Applier) Put(ctx context.Context, o *event.Object) error {
 		return ctx.Err()
 	}
 	defer a.turn.give()
-	a.put(ctx, o, false, o.ResourceVersion())
+	a.put(ctx, a.cfg.State.Get(o.Key()), o, false, o.ResourceVersion())
 	return ctx.Err()
 }
 

@@ -95,7 +95,7 @@ func (a *Applier) putListed(ctx context.Context, o *event.Object, rewound bool) 
 	if !a.listed && !a.absent && a.cfg.State.Get(o.Key()) == nil {
 		return a.apply(ctx, change{op: event.Added, now: o, initial: true})
 	}
-	return a.put(ctx, o, rewound, "")
+	return a.put(ctx, a.cfg.State.Get(o.Key()), o, rewound, "")
 }
 
 // removeMissing applies the end of all objects that are in the store and not in the list. among
