@@ -21,6 +21,26 @@ if [ ! -f pkg/plugins/js/engine/quickjs.wasm ]; then
 	echo "SKIPPED	the tests of JavaScript handlers: their engine is missing (make jsengine, which needs npm and its registry)"
 fi
 
+# Packages without the race detector: the tests in test/ start programs that are built without it, and
+# in the others it finds nothing (expressions, the meter) or nothing that pkg/plugins/wasm does not
+# find (the other guests), for compilations that take ten times as long. EFFORT=full uses it there too.
+plain="./internal/expr/... ./internal/meter/... ./pkg/plugins/extism/... ./pkg/plugins/stdio/... ./test/..."
+# Packages with tests that skip themselves, or most of their work, under the race detector: tested
+# without it too.
+both="./pkg/filters ./pkg/index ./pkg/plugins/wasm"
+[ "${EFFORT:-fast}" = fast ] || both="$plain $both"
+
+# raced prints the packages that are tested with the race detector.
+raced() {
+	if [ "${EFFORT:-fast}" = fast ]; then
+		# shellcheck disable=SC2086 # several words
+		without=$(go list $plain)
+		go list ./... | grep -vxF "$without"
+	else
+		go list ./...
+	fi
+}
+
 failed=
 for module in "$@"; do
 	echo "--- test $module"
@@ -33,13 +53,18 @@ for module in "$@"; do
 	# The flags of the router's build, for the same reason. Go would take a cached result after a change
 	# of deploy/chart, which is outside of the module.
 	./hack/chart) (cd "$module" && CGO_ENABLED=0 go test -trimpath -count=1 -shuffle=on -timeout 30m ./...) || failed="$failed $module" ;;
-	# Tests that are slow under the race detector skip themselves there, or most of their work, and
-	# run again with the flags of the build.
 	.)
 		# test/chaos waits for processes to start and end: the default of ten minutes is too short
 		# on a busy machine.
-		go test $race -shuffle=on -timeout 30m ./... || failed="$failed $module"
-		[ -z "$race" ] || CGO_ENABLED=0 go test -trimpath -shuffle=on -timeout 30m ./internal/expr ./pkg/filters ./pkg/index ./pkg/plugins/extism ./pkg/plugins/stdio ./pkg/plugins/wasm ./test/budgets ./test/sim || failed="$failed $module"
+		if [ -n "$race" ]; then
+			# shellcheck disable=SC2046 # a word for each package
+			go test $race -shuffle=on -timeout 30m $(raced) || failed="$failed $module"
+			# The flags of the build, to share its cache.
+			# shellcheck disable=SC2086 # several words
+			CGO_ENABLED=0 go test -trimpath -shuffle=on -timeout 30m $plain $both || failed="$failed $module"
+		else
+			go test -shuffle=on -timeout 30m ./... || failed="$failed $module"
+		fi
 		;;
 	*) (cd "$module" && go test $race -shuffle=on -timeout 30m ./...) || failed="$failed $module" ;;
 	esac
