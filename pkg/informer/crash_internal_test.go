@@ -105,6 +105,7 @@ type world struct {
 	version int
 	// shut: no more changes have the present version, because the cluster told it as complete
 	shut    int
+	marked  int // the version of the bookmark after which no event was sent; 0: none
 	uids    int
 	disk    *disk
 	told    map[string]*life
@@ -283,7 +284,7 @@ func (w *world) start(expired bool) bool {
 	w.watch.state.SetResumeTarget(fmt.Sprint(w.version))
 	w.shut = w.version
 	w.watch.plan.Resumed()
-	w.reached = 0
+	w.reached, w.marked = 0, 0
 	for w.reached < len(w.history) && w.history[w.reached].version <= number(w.disk.fed) {
 		w.reached++
 	}
@@ -296,7 +297,7 @@ func (w *world) list() bool {
 	for _, name := range slices.Sorted(maps.Keys(w.cluster)) {
 		items = append(items, w.cluster[name])
 	}
-	w.reached, w.shut = len(w.history), w.version
+	w.reached, w.shut, w.marked = len(w.history), w.version, 0
 	_ = w.rs.Replace(items, fmt.Sprint(w.version))
 	return w.ctx.Err() == nil
 }
@@ -304,16 +305,35 @@ func (w *world) list() bool {
 // listen sends the watch all later events.
 func (w *world) listen() bool {
 	for ; w.reached < len(w.history) && w.ctx.Err() == nil; w.reached++ {
-		if h := w.history[w.reached]; h.deleted {
+		h := w.history[w.reached]
+		if w.marked != h.version { // before or between the events of the version
+			w.mayBookmark(h.version)
+		}
+		if w.marked = 0; h.deleted {
 			_ = w.rs.Delete(h.o)
 		} else {
 			_ = w.rs.Update(h.o)
 		}
 	}
-	if rapid.IntRange(0, 3).Draw(w.t, "bookmark") == 0 { // possibly between two events of one version
-		_ = w.rs.(cache.ReflectorBookmarkStore).Bookmark(fmt.Sprint(w.version))
-	}
+	w.mayBookmark(w.version)
 	return w.ctx.Err() == nil
+}
+
+// mayBookmark sends a bookmark sometimes. No event of a version follows its second one: a minute is
+// between them.
+func (w *world) mayBookmark(version int) {
+	if rapid.IntRange(0, 3).Draw(w.t, "bookmark") > 0 {
+		return
+	}
+	w.bookmark(version)
+}
+
+func (w *world) bookmark(version int) {
+	_ = w.rs.(cache.ReflectorBookmarkStore).Bookmark(fmt.Sprint(version))
+	if w.marked == version {
+		w.shut = version
+	}
+	w.marked = version
 }
 
 func (w *world) happen() {
@@ -376,7 +396,8 @@ func TestCrashProperty(t *testing.T) {
 			up = w.start(false)
 		}
 		w.version++ // of another resource
-		_ = w.rs.(cache.ReflectorBookmarkStore).Bookmark(fmt.Sprint(w.version))
+		w.bookmark(w.version)
+		w.bookmark(w.version)
 		for range 2 { // the second call also collects states whose gate was created after the first
 			w.disk.collect(w.watch)
 			w.disk.write(w.watch)

@@ -43,6 +43,7 @@ type happening struct {
 type cluster struct {
 	mu        sync.Mutex
 	rv        int
+	together  bool // the changes of a transaction are under way
 	uids, ns  int
 	objects   map[string]object
 	history   []happening
@@ -76,8 +77,8 @@ type change int
 const (
 	update change = iota
 	remove
-	recreate
 	relabel
+	recreate
 	changes
 )
 
@@ -85,6 +86,30 @@ const (
 func (c *cluster) happen(name string, what change, web bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.alter(name, what, web)
+}
+
+// group changes up to four objects in one transaction, so that their events have one
+// resourceVersion. a and b choose them, a change before which a bookmark is sent, and one before which
+// the connections end; possibly none.
+func (c *cluster) group(a, b int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rv++
+	c.together = true
+	for i := range 2 + b%3 {
+		if i == a/names%6 {
+			c.mark()
+		}
+		if i == b/3%6 {
+			c.hangUp(false)
+		}
+		c.alter(nameOf(a+i), change((a+b*i)%int(recreate)), i%3 > 0)
+	}
+	c.together = false
+}
+
+func (c *cluster) alter(name string, what change, web bool) {
 	now, there := c.objects[name]
 	switch {
 	case !there:
@@ -104,8 +129,15 @@ func (c *cluster) happen(name string, what change, web bool) {
 	}
 }
 
+// step moves to the version of the next change.
+func (c *cluster) step() {
+	if !c.together {
+		c.rv++
+	}
+}
+
 func (c *cluster) set(o object) {
-	c.rv++
+	c.step()
 	c.ns++
 	o.rv, o.n = c.rv, c.ns
 	h := happening{rv: c.rv, now: &o}
@@ -118,7 +150,7 @@ func (c *cluster) set(o object) {
 }
 
 func (c *cluster) end(o object) {
-	c.rv++
+	c.step()
 	delete(c.objects, o.name)
 	c.remember(o.name, moment{uid: o.uid, n: o.n, gone: true})
 	c.tell(happening{rv: c.rv, old: &o})
@@ -157,6 +189,10 @@ func (c *cluster) bookmark() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rv++
+	c.mark()
+}
+
+func (c *cluster) mark() {
 	for _, s := range c.streams {
 		if !s.from(c.rv) {
 			s.push(fmt.Sprintf(`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"%d"}}}`+"\n", c.rv))
@@ -168,6 +204,10 @@ func (c *cluster) bookmark() {
 func (c *cluster) cut(half bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.hangUp(half)
+}
+
+func (c *cluster) hangUp(half bool) {
 	for _, s := range c.streams {
 		if half {
 			s.push(`{"type":"MODIFIED","object":{"kind":"Pod","metadata":{"na`)

@@ -26,7 +26,7 @@ func (s step) String() string {
 // kinds returns all actions. Repeated ones are more frequent.
 func kinds() []string {
 	return []string{
-		"change", "change", "change", "change", "change", "change", "burst", "burst",
+		"change", "change", "change", "change", "change", "change", "burst", "burst", "group", "group",
 		"sleep", "sleep", "sleep", "sleep", "cut", "bookmark", "truncate", "down", "compact",
 		"trouble", "trouble", "trouble", "heal", "heal", "slowDisk", "fullDisk", "mendDisk",
 		"crash", "crash", "crashAt", "crashAt", "crashAt", "crashAt", "stop", "quiet", "reload", "reload", "edit", "backup", "rewind", "overtake",
@@ -156,6 +156,8 @@ func (w *world) do(s step) {
 		for i := range 1 + s.b%6 {
 			w.c.happen(nameOf(s.a+i*(s.b%2)), change((s.a+s.b*i)%int(changes)), i%3 > 0)
 		}
+	case "group":
+		w.c.group(s.a, s.b)
 	case "sleep":
 		w.pass(pause(s.a))
 	case "cut":

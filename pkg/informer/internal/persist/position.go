@@ -11,17 +11,17 @@ import (
 
 // Position is the applied resourceVersion of a watch and its cluster. Several events may have one
 // resourceVersion, because the API server changed their objects in one transaction. So the position
-// to resume from moves to a version only with the first event above it, or with a bookmark. It is a
-// part of a [State], whose cut lock guards it. It is safe for concurrent use, except for methods
-// that say that they are for the watch's own goroutine.
+// to resume from moves to a version only with the first event or bookmark above it, or with the
+// second bookmark of it. It is a part of a [State], whose cut lock guards it. It is safe for
+// concurrent use, except for methods that say that they are for the watch's own goroutine.
 type Position struct {
 	cut *sync.Mutex
 
 	cluster   string // of the objects and intents; empty: unknown
 	listing   string // the cluster that is being listed
 	fed       string // the resourceVersion up to which everything is applied; see also NeverExisted
-	open      string // of the last events; others of it may follow. Empty: there were none above fed
-	marked    bool   // a bookmark of open followed them
+	open      string // of the last events or bookmark; more events of it may follow. Empty: there were none above fed
+	marked    bool   // the last was a bookmark of open
 	relisting bool   // a list is partly applied
 }
 
@@ -65,19 +65,23 @@ func (p *Position) arrive(version string) {
 	case version == p.open:
 		p.marked = false // the events of the version arrive once more
 	case !NotAbove(version, p.reached()):
-		p.fed, p.open, p.marked = cmp.Or(p.open, p.fed), version, false
+		p.fed, p.open, p.marked = p.reached(), version, false
 	}
 }
 
-// bookmark records a bookmark. The API server sends one at intervals, and possibly between two
-// events of one version: so a bookmark with the version of the last event completes it only if
-// another one follows.
+// bookmark records a bookmark. The API server sends one at intervals, and possibly before or between
+// the events of its version, of which a watch with a selector may receive the later ones only. So a
+// bookmark completes the versions below its own, and its own if another bookmark of it follows.
 func (p *Position) bookmark(version string) {
 	switch {
-	case version == "" || version == p.open && !p.marked:
-		p.marked = version != ""
-	case version == p.open || !NotAbove(version, p.reached()):
+	case version == "":
+		p.marked = false
+	case version == p.open && p.marked:
 		p.listed(version)
+	case version == p.open:
+		p.marked = true
+	case !NotAbove(version, p.reached()):
+		p.fed, p.open, p.marked = p.reached(), version, true
 	}
 }
 
