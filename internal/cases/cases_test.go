@@ -142,7 +142,8 @@ func run(t *testing.T, args []string) string {
 // TestGolden runs archives: the comment of an archive is the command line, the file "out" the
 // expected output, and "updated" the expected config_test.yaml if the run changes it.
 func TestGolden(t *testing.T) {
-	// Guarantee: chain-delivery (chain.txtar), limit-of-conditions (limit-left.txtar)
+	// Guarantee: chain-delivery (chain.txtar), limit-of-conditions (limit-count.txtar)
+	// Guarantee: limit-of-conditions (limit-left.txtar)
 	// Guarantee: reevaluate (when.txtar), delete-holds (combined.txtar)
 	archives, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(archives) == 0 {

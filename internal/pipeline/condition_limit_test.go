@@ -85,10 +85,10 @@ func (w *conditionModel) refilled() time.Duration {
 func (w *conditionModel) checkLimit(name string) {
 	l := limitCases[name]
 	w.checkKeys(name)
-	entered := func(name string, f func(e reportedEdge)) {
+	each := func(name string, f func(e reportedEdge)) {
 		known := map[string]bool{}
 		for _, e := range w.receivers[name].all {
-			if !known[e.ID] && e.d.Op == event.Entered {
+			if !known[e.ID] {
 				known[e.ID] = true
 				f(e)
 			}
@@ -96,11 +96,13 @@ func (w *conditionModel) checkLimit(name string) {
 	}
 	came := map[string][]time.Duration{}
 	wanted, got, suppressed := map[string]int{}, map[string]int{}, map[string]int{}
-	entered(name, func(e reportedEdge) {
+	each(name, func(e reportedEdge) {
 		key := l.by(e.d.Key().Name)
-		came[key] = append(came[key], e.keyTime)
-		got[key]++
 		suppressed[key] += e.d.Suppressed
+		if e.d.Op == event.Entered {
+			came[key] = append(came[key], e.keyTime)
+			got[key]++
+		}
 	})
 	for _, key := range slices.Sorted(maps.Keys(came)) {
 		at := came[key]
@@ -116,7 +118,11 @@ func (w *conditionModel) checkLimit(name string) {
 	if l.twin == "" {
 		return
 	}
-	entered(l.twin, func(e reportedEdge) { wanted[l.by(e.d.Key().Name)]++ })
+	each(l.twin, func(e reportedEdge) {
+		if e.d.Op == event.Entered {
+			wanted[l.by(e.d.Key().Name)]++
+		}
+	})
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
 		// a condition that waited for long is counted more than once
 		if n := wanted[key]; got[key]+suppressed[key] < n {

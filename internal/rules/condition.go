@@ -23,6 +23,9 @@ type ConditionConfig struct {
 	// as soon as the limit allows, if the condition still holds. Left is reported once for a key,
 	// when the condition holds for no object of the key any more.
 	Limit *Limit
+	// OnlyEntered: Left is not delivered, so the next Entered has the suppressed count of the key,
+	// which Left has otherwise.
+	OnlyEntered bool
 }
 
 // Conditions is the state of a route with a condition (when): the objects for which the condition
@@ -229,6 +232,7 @@ func (s *Conditions) end(c *Condition, d *event.Delta, now time.Time, edges []Ed
 	if c.state == suppressed && c.member != nil {
 		s.cfg.Limit.Suppress(c.member.key, 1, now)
 	}
+	of := c.member
 	if report, several := s.groups.leave(c); report {
 		edge := c.edge(event.Left, now)
 		edge.Old, edge.New = d.Old, d.New
@@ -236,7 +240,13 @@ func (s *Conditions) end(c *Condition, d *event.Delta, now time.Time, edges []Ed
 		if several { // so that it is not coalesced with the Entered of this object
 			edge.Began += "+"
 		}
-		edges = append(edges, Edge{Delta: edge})
+		var pass *Pass
+		if of != nil && !s.cfg.OnlyEntered {
+			if pass = s.cfg.Limit.TakeSuppressed(of.key, now); pass != nil {
+				edge.Suppressed = pass.Suppressed
+			}
+		}
+		edges = append(edges, Edge{edge, pass})
 	}
 	s.forget(c)
 	return edges

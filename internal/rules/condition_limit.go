@@ -6,8 +6,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Edge is an edge to deliver. An Entered that a limit allowed has a Pass. If the edge is not
-// delivered, the Pass is returned to the limit, followed by [Conditions.Rouse].
+// Edge is an edge to deliver. An Entered that a limit allowed has a Pass, and so has a Left with a
+// suppressed count. If the edge is not delivered, the Pass is returned to the limit, followed by
+// [Conditions.Rouse].
 type Edge struct {
 	*event.Delta
 

@@ -69,7 +69,25 @@ func TestConditionsLimit(t *testing.T) {
 			b.see("updated!", "a0", "1")
 			b.forward(time.Hour)
 			b.see("updated", "a0", "1")
-		}, []string{"0s entered a0/1@1 since 0s", "1m0s left a1/1@4 since 0s", "1h0m0s entered a0/1@7 since 1h0m0s +2"}},
+		}, []string{"0s entered a0/1@1 since 0s", "1m0s left a1/1@4 since 0s +1", "1h0m0s entered a0/1@7 since 1h0m0s +1"}},
+		{"each incident has its own count", rules.ConditionConfig{}, 1, func(b *bench) {
+			for i := range 3 {
+				b.see("added", fmt.Sprint("a", i), "1")
+			}
+			for i := range 3 {
+				b.see("updated!", fmt.Sprint("a", i), "1")
+			}
+			b.forward(time.Hour)
+			b.see("updated", "a0", "1")
+		}, []string{"0s entered a0/1@1 since 0s", "0s left a2/1@6 since 0s +2", "1h0m0s entered a0/1@7 since 1h0m0s"}},
+		{"the next entered has the count if left is not delivered", rules.ConditionConfig{OnlyEntered: true}, 1, func(b *bench) {
+			b.see("added", "a0", "1")
+			b.see("added", "a1", "1")
+			b.see("updated!", "a0", "1")
+			b.see("updated!", "a1", "1")
+			b.forward(time.Hour)
+			b.see("updated", "a0", "1")
+		}, []string{"0s entered a0/1@1 since 0s", "0s left a1/1@4 since 0s", "1h0m0s entered a0/1@5 since 1h0m0s +1"}},
 		{"a key that was reported several times ends once", rules.ConditionConfig{}, 2, func(b *bench) {
 			b.see("added", "a0", "1")
 			b.see("added", "a1", "1")
@@ -119,7 +137,7 @@ func TestConditionsLimitChanges(t *testing.T) {
 	b.see("updated!", "a0", "1")
 	restart(2 * time.Minute) // only the suppressed records show now that the key was reported
 	b.see("updated!", "a1", "1")
-	b.expect("0s entered a0/1@1 since 0s", "2m0s left a1/1@4 since 0s")
+	b.expect("0s entered a0/1@1 since 0s", "2m0s left a1/1@4 since 0s +1")
 
 	b.see("updated", "a0", "1")
 	b.see("updated", "a1", "1")
@@ -201,6 +219,7 @@ func (l *limitTruth) check(e rules.Edge) {
 			l.t.Fatalf("%s, which holds for %v, reported: %v", l.b.show(e.Delta), left, l.reported[key])
 		}
 		l.reported[key] = false
+		l.told(e, l.unreported[key])
 		return
 	}
 	since, holds := l.since[name]
@@ -216,17 +235,26 @@ func (l *limitTruth) check(e rules.Edge) {
 			waiting++
 		}
 	}
-	if want := l.unreported[key] + waiting; l.cfg.Every == 0 && l.cfg.For == 0 && e.Suppressed != want {
+	if l.told(e, l.unreported[key]+waiting) {
+		l.passed[key] = l.passed[key][:len(l.passed[key])-1]
+	}
+}
+
+// told checks the suppressed count of an edge. Sometimes it returns the pass of the edge, and true.
+func (l *limitTruth) told(e rules.Edge, want int) (returned bool) {
+	key := keyOf(e.Key().Name)
+	if l.cfg.Every == 0 && l.cfg.For == 0 && e.Suppressed != want {
 		l.t.Fatalf("%s, want %d", l.b.show(e.Delta), want)
 	}
 	unreported := l.unreported[key]
 	l.unreported[key] = 0
-	if e.Pass != nil && rapid.IntRange(0, 4).Draw(l.t, "nothing comes of it") == 0 {
-		l.b.limit.Return(e.Pass, unreported, now)
-		l.b.Rouse(e.Pass)
-		l.passed[key] = l.passed[key][:len(l.passed[key])-1]
-		l.unreported[key] = unreported
+	if e.Pass == nil || rapid.IntRange(0, 4).Draw(l.t, "nothing comes of it") > 0 {
+		return false
 	}
+	l.b.limit.Return(e.Pass, unreported, l.b.clock.Now())
+	l.b.Rouse(e.Pass)
+	l.unreported[key] = unreported
+	return true
 }
 
 // TestConditionsLimitModel: in any sequence, no more reports of a key are made than its limit

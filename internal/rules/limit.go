@@ -140,6 +140,23 @@ func (l *Limit) Suppress(key string, n int, now time.Time) {
 	l.dirty[key] = b
 }
 
+// TakeSuppressed returns the suppressed deltas of a key since its last pass, for a report that needs
+// no permission. The Pass permits nothing: if the report is not delivered, its return only restores
+// the count. nil: none was suppressed.
+func (l *Limit) TakeSuppressed(key string, now time.Time) *Pass {
+	b := l.keys[key]
+	if b == nil || b.suppressed == 0 {
+		return nil
+	}
+	at := l.at(now)
+	b.list(l).remove(b)
+	pass := &Pass{Suppressed: b.suppressed, bucket: b}
+	b.suppressed, b.lastUse = 0, at
+	b.list(l).push(b)
+	l.dirty[key] = b
+	return pass
+}
+
 // Wait returns the time until a delta of a key may pass; 0: it may now.
 func (l *Limit) Wait(key string, now time.Time) time.Duration {
 	b := l.keys[key]
@@ -174,7 +191,7 @@ func (l *Limit) Return(p *Pass, suppressed int, now time.Time) {
 		}
 	}
 	b.list(l).remove(b)
-	if b.last == p.id {
+	if p.id != 0 && b.last == p.id {
 		b.full, b.last = b.full-p.every, p.before
 	}
 	b.suppressed += suppressed

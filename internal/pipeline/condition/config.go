@@ -68,7 +68,7 @@ func (c *Config) rules(limit *rules.Limit) rules.ConditionConfig {
 	}
 	cfg := rules.ConditionConfig{Sources: c.Sources, For: c.For, Every: c.Every, Skip: !c.Existing}
 	if c.Limit.Every > 0 && slices.Contains(c.Ops, event.Entered) { // Left alone is not limited
-		cfg.Limit = limit
+		cfg.Limit, cfg.OnlyEntered = limit, !slices.Contains(c.Ops, event.Left)
 	}
 	return cfg
 }
