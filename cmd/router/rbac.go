@@ -83,7 +83,7 @@ func (r *rbacPrinting) run(ctx context.Context, s cli.Streams, _ []string) error
 	if len(warnings) > 0 {
 		fmt.Fprintln(s.Err, warnings.Sorted().Quoted())
 	}
-	return r.print(s, rbac.RulesOf(rbac.Rights(needs, r.discovery)))
+	return r.print(s, needs)
 }
 
 // everywhere warns of rights in unknown namespaces.
@@ -94,17 +94,51 @@ func everywhere(p config.Problem) config.Problem {
 	return p
 }
 
-// print prints the rules in the chosen format.
-func (r *rbacPrinting) print(s cli.Streams, rules rbac.Rules) error {
-	if r.output == "helm-values" {
-		return s.PrintYAML(map[string]any{"rbac": map[string]any{"clusterRules": rules.Cluster(), "rules": rules.Namespaced()}})
-	}
-	name := strings.Join([]string{"deltarouter", r.namespace, r.account}, ":")
-	manifests, err := rbac.Manifests(rules, rbac.ServiceAccount(r.namespace, r.account), func([]rbac.Rule) string { return name })
+// print prints the rules in the chosen format, and those that an operator must decide about as a
+// comment.
+func (r *rbacPrinting) print(s cli.Streams, needs []rbac.Need) error {
+	rules, err := r.format(rbac.RulesOf(rbac.Rights(needs, r.discovery)), "")
 	if err != nil {
 		return err
 	}
-	cli.Printf(s.Out, "# The rights that %s needs. Print them again with router rbac after a change of the configuration.\n", cli.ConfigName(r.path))
-	_, err = fmt.Fprint(s.Out, manifests)
-	return err
+	if r.output == "yaml" {
+		cli.Printf(s.Out, "# The rights that %s needs. Print them again with router rbac after a change of the configuration.\n", cli.ConfigName(r.path))
+	}
+	fmt.Fprint(s.Out, rules)
+	conditional := rbac.Conditional(needs)
+	if len(conditional) == 0 {
+		return nil
+	}
+	if rules, err = r.format(rbac.RulesOf(conditional), ":content"); err != nil {
+		return err
+	}
+	const head = `
+# For some content of the objects that the routes write, the API server requires more rights, with which the router can
+# give others more than it has itself. Decide which it needs, and name the objects with resourceNames where possible.
+`
+	fmt.Fprint(s.Out, head)
+	for _, reason := range rbac.Reasons(needs) {
+		cli.Printf(s.Out, "# - %s\n", reason)
+	}
+	fmt.Fprint(s.Out, "#\n"+prefixLines("# ", rules))
+	return nil
+}
+
+// format returns the rules in the chosen format. suffix belongs to the names of the roles.
+func (r *rbacPrinting) format(rules rbac.Rules, suffix string) (string, error) {
+	if r.output == "helm-values" {
+		var out strings.Builder
+		err := cli.Streams{Out: &out}.PrintYAML(map[string]any{"rbac": map[string]any{"clusterRules": rules.Cluster(), "rules": rules.Namespaced()}})
+		return out.String(), err
+	}
+	name := strings.Join([]string{"deltarouter", r.namespace, r.account}, ":") + suffix
+	return rbac.Manifests(rules, rbac.ServiceAccount(r.namespace, r.account), func([]rbac.Rule) string { return name })
+}
+
+func prefixLines(prefix, text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(prefix + line)
+	}
+	return b.String()
 }

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/rbac"
 	"github.com/deltarouter/deltarouter/pkg/authz"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -59,7 +62,7 @@ type of struct {
 	place                       config.Problem
 	optional                    bool
 	group, resource, name, path string
-	without                     string
+	without, when               string
 }
 
 // missing returns the missing rights in the order of the needs.
@@ -73,10 +76,10 @@ func (a *access) missing(ctx context.Context, needs []rbac.Need) (all []*missing
 	var order []in
 	for i := range needs {
 		n := &needs[i]
-		if a.has(ctx, n.Right) {
+		if a.has(ctx, n) {
 			continue
 		}
-		key := in{of{n.Place, n.Optional || n.Selected, n.Group, n.Resource, n.Name, n.Path, n.Without}, n.Namespace}
+		key := in{of{n.Place, n.Optional || n.Selected, n.Group, n.Resource, n.Name, n.Path, n.Without, n.When}, n.Namespace}
 		if verbs[key] == nil {
 			order = append(order, key)
 		}
@@ -95,12 +98,12 @@ func (a *access) missing(ctx context.Context, needs []rbac.Need) (all []*missing
 }
 
 // has reports whether the router has a right, or whether that is unknown.
-func (a *access) has(ctx context.Context, r authz.Right) bool {
-	allowed, asked := a.answers[r]
+func (a *access) has(ctx context.Context, n *rbac.Need) bool {
+	allowed, asked := a.answers[n.Right]
 	if !asked && a.failed == nil {
-		if allowed, a.failed = a.client.Allowed(ctx, r); a.failed == nil {
-			if a.answers[r] = allowed; !allowed {
-				a.lacking = append(a.lacking, r)
+		if allowed, a.failed = a.client.Allowed(ctx, n.Right); a.failed == nil {
+			if a.answers[n.Right] = allowed; !allowed && n.When == "" {
+				a.lacking = append(a.lacking, n.Right)
 			}
 		}
 	}
@@ -121,7 +124,52 @@ func (m *missingRights) String() string {
 	case m.optional && m.resource != "":
 		what += " everywhere"
 	}
-	return fmt.Sprintf("the router may not %s %s%s; the rules below allow it", strings.Join(m.verbs, " and "), what, m.without)
+	text := fmt.Sprintf("the router may not %s %s%s", strings.Join(m.verbs, " and "), what, m.without)
+	if m.when != "" {
+		return fmt.Sprintf("%s, and the API server requires it %s; router rbac prints the rule as a comment: grant it, or write # check: ok if no route "+
+			"writes such an object", text, m.when)
+	}
+	return text + "; the rules below allow it"
+}
+
+// conditional warns of the rights that depend on the content of objects. Without a cluster it is
+// unknown whether the router has them.
+func conditional(needs []rbac.Need) (warnings config.Problems) {
+	type at struct {
+		place config.Problem
+		when  string
+	}
+	rights := make(map[at][]string)
+	var order []at
+	for i := range needs {
+		n := &needs[i]
+		if n.When == "" {
+			continue
+		}
+		key, right := at{n.Place, n.When}, n.Verb+" "+schema.GroupResource{Group: n.Group, Resource: n.Resource}.String()
+		if rights[key] == nil {
+			order = append(order, key)
+		}
+		if !slices.Contains(rights[key], right) {
+			rights[key] = append(rights[key], right)
+		}
+	}
+	for _, key := range order {
+		w := key.place
+		w.Warning = true
+		w.Message = fmt.Sprintf("the API server requires more than the verbs %s: %s; router rbac prints the rule as a comment, and check -connect finds out "+
+			"whether the router has it", key.when, strings.Join(rights[key], ", "))
+		warnings = append(warnings, w)
+	}
+	return warnings
+}
+
+// undecided removes the needs that depend on the content of objects and are silenced by
+// `# check: ok`.
+func undecided(needs []rbac.Need, cfg *config.Config) []rbac.Need {
+	return slices.DeleteFunc(needs, func(n rbac.Need) bool {
+		return n.When != "" && len(compile.NotSilenced(config.Problems{n.Place}, cfg)) == 0
+	})
 }
 
 // roles returns manifests with the missing rights for kubectl apply; empty if none is missing.

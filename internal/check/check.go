@@ -101,6 +101,8 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 	}
 	if client != nil {
 		found.connect(ctx, path, client, p, components)
+	} else {
+		found.Warnings = append(found.Warnings, conditional(rbac.Of(p.Config, components, ""))...)
 	}
 	found.Warnings = compile.NotSilenced(found.Warnings, cfg)
 	return found
@@ -113,7 +115,7 @@ func (f *Findings) connect(ctx context.Context, path string, client *informer.Cl
 	valid := len(f.Problems) == 0
 	pod, _ := podevents.PodFromEnv()
 	f.Problems = append(f.Problems, definitions(ctx, path, client, &p.Config.CustomResources)...)
-	access := Access(ctx, client, rbac.Of(p.Config, components, pod.Namespace), path)
+	access := Access(ctx, client, undecided(rbac.Of(p.Config, components, pod.Namespace), p.Config), path)
 	f.Roles = access.Roles
 	f.Problems = append(f.Problems, access.Problems...)
 	f.Warnings = append(f.Warnings, access.Warnings...)

@@ -31,6 +31,8 @@ type Need struct {
 	// Selected: the right is needed only in the namespaces that a label selector finds. They are
 	// known in the cluster only, so Namespace is empty.
 	Selected bool
+	// When is set if the right depends on the content of written objects, see [plugins.NeededRight].
+	When string
 }
 
 // Of returns the rights that a configuration needs. There is no other list of them: a part of the
@@ -169,7 +171,7 @@ func componentNeeds[T, E any](configured map[string]*config.Component, kinds []p
 			continue
 		}
 		for _, r := range requester.Rights(c.Config) {
-			all = append(all, Need{Right: named(r.Right), Place: r.Node.Problemf(""), Optional: r.Optional, Selected: r.Selected})
+			all = append(all, Need{Right: named(r.Right), Place: r.Node.Problemf(""), Optional: r.Optional, Selected: r.Selected, When: r.When})
 		}
 	}
 	return all
@@ -221,12 +223,34 @@ func Select(needs []Need, namespaces []string) (all []Need) {
 	return all
 }
 
-// Rights returns the rights of the needs. Without discovery it leaves out those to read discovery
-// and schemas, which clusters give to every account by default.
+// Rights returns the rights of the needs, except those that depend on the content of objects, see
+// [Conditional]. Without discovery it leaves out those to read discovery and schemas, which
+// clusters give to every account by default.
 func Rights(needs []Need, discovery bool) (all []authz.Right) {
 	for i := range needs {
-		if discovery || needs[i].Path == "" {
+		if needs[i].When == "" && (discovery || needs[i].Path == "") {
 			all = append(all, needs[i].Right)
+		}
+	}
+	return all
+}
+
+// Conditional returns the rights that depend on the content of written objects. An operator decides
+// about them, see [plugins.NeededRight].
+func Conditional(needs []Need) (all []authz.Right) {
+	for i := range needs {
+		if needs[i].When != "" {
+			all = append(all, needs[i].Right)
+		}
+	}
+	return all
+}
+
+// Reasons returns for what content these rights are required, each once.
+func Reasons(needs []Need) (all []string) {
+	for i := range needs {
+		if when := needs[i].When; when != "" && !slices.Contains(all, when) {
+			all = append(all, when)
 		}
 	}
 	return all

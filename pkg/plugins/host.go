@@ -135,5 +135,10 @@ type NeededRight struct {
 	// Selected: the component needs the right only in the namespaces that a label selector finds.
 	// So a missing right in all namespaces is not a mistake. Namespace is empty.
 	Selected bool
-	Node     config.Node // the position in the configuration
+	// When is set for a right that the API server requires beside the verb of a request, depending on
+	// the content of the written object: it says for which content, to follow "requires it". No
+	// generated role grants such a right, because it lets the component give others more than it has
+	// itself: an operator decides.
+	When string
+	Node config.Node // the position in the configuration
 }

@@ -123,6 +123,8 @@ type granted struct {
 	file  string // the configuration, with the kubeconfig of the user
 	needs []rbac.Need
 	rules rbac.Rules
+
+	printed string // the output of router rbac
 }
 
 func newGranted(t *testing.T, s *sandboxtest.Sandbox, c rbacCase) *granted {
@@ -215,6 +217,7 @@ func (g *granted) grant(t *testing.T) {
 	if warns := strings.Contains(problems.String(), "namespaceSelector finds namespaces"); warns != selects {
 		t.Errorf("it says %s", &problems)
 	}
+	g.printed = out.String()
 	g.rules = rulesIn(t, out.String())
 	g.s.Apply(t, "", out.String())
 	if g.public {

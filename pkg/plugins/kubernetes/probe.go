@@ -75,9 +75,11 @@ func (g *grantConfig) rightsIn(namespace, group, resource string) (all []plugins
 	}
 	for _, verb := range g.Verbs {
 		for _, place := range places {
-			for _, r := range rightsOf(verb, authz.Right{Group: group, Resource: place, Namespace: namespace}) {
+			on := authz.Right{Group: group, Resource: place, Namespace: namespace}
+			for _, r := range rightsOf(verb, on) {
 				all = append(all, plugins.NeededRight{Right: r})
 			}
+			all = append(all, beside(verb, on, g.NamespaceSelector != "")...)
 		}
 		if verb != verbCreate && verb != verbEvent {
 			read := authz.Right{Verb: "get", Group: group, Resource: resource, Namespace: namespace}
@@ -85,7 +87,9 @@ func (g *grantConfig) rightsIn(namespace, group, resource string) (all []plugins
 		}
 	}
 	for i := range all {
-		all[i].Selected = g.NamespaceSelector != "" && all[i].Namespace == ""
+		if all[i].When == "" {
+			all[i].Selected = g.NamespaceSelector != "" && all[i].Namespace == ""
+		}
 	}
 	return all
 }
@@ -152,7 +156,11 @@ func (kind) Probe(ctx context.Context, node config.Node) error {
 			return err
 		}
 		if !ok {
-			lacking = append(lacking, fmt.Sprintf("%s: may not %s", r.Node.Path(), r.Right))
+			text := fmt.Sprintf("%s: may not %s", r.Node.Path(), r.Right)
+			if r.When != "" {
+				text += ", and the API server requires it " + r.When
+			}
+			lacking = append(lacking, text)
 		}
 	}
 	if len(lacking) > 0 {
