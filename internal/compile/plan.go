@@ -119,6 +119,7 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 	if advise && sound {
 		c.adviseRoutes(ctx, p.Routes)
 		c.adviseRest(p)
+		c.adviseApplies(p)
 		c.warnings = slices.Concat(c.warnings, warnAll(cfg.Handlers, components.Handlers), warnAll(cfg.Sinks, components.Sinks), warnTraces(cfg.Traces), warnFleet(cfg.Fleet))
 		c.adviseSecrets(p, func(handler string) bool { return keeps(cfg.Handlers[handler], components.Handlers) })
 	}

@@ -50,6 +50,12 @@ type Problem struct {
 
 // Written is a part of an object that a sink would write.
 type Written struct {
-	Resource string // as the configuration writes it
-	Body     *Outline
+	Resource string // as the configuration writes it; empty: see Named
+	Own      bool   // of the object of the delta
+	// Named identifies an object that the event names; empty: it is computed.
+	Named       string
+	Cluster     string // identifies the cluster; empty: that of the router
+	Subresource string
+	Applies     bool // by server-side apply
+	Body        *Outline
 }

@@ -40,7 +40,7 @@ type api struct {
 	client  *rest.RESTClient
 	own     *http.Client // nil: the client of the host
 	timeout time.Duration
-	manager string
+	manager string // the configured one; see managerOf
 	force   bool
 	dryRun  bool
 
@@ -131,19 +131,18 @@ func (a *api) do(ctx context.Context, r *rest.Request) ([]byte, error) {
 	return result.Raw()
 }
 
-// send executes an operation of an event.
-func (a *api) send(ctx context.Context, e *event.Event, op *operation, id string) error {
+// send executes an operation of an event, and returns the answer.
+func (a *api) send(ctx context.Context, e *event.Event, op *operation, id string) ([]byte, error) {
 	r := a.request(e, op, id)
 	if a.dryRun {
 		r.Param("dryRun", metav1.DryRunAll)
 	}
-	_, err := a.do(ctx, r)
-	return err
+	return a.do(ctx, r)
 }
 
 func (a *api) request(e *event.Event, op *operation, id string) *rest.Request {
 	managed := func(r *rest.Request) *rest.Request {
-		return r.Param("fieldManager", a.manager).Param("fieldValidation", metav1.FieldValidationStrict)
+		return r.Param("fieldManager", a.managerOf(e.Route)).Param("fieldValidation", metav1.FieldValidationStrict)
 	}
 	patch := func(kind types.PatchType) *rest.Request {
 		path := op.target.path(true)
@@ -157,7 +156,7 @@ func (a *api) request(e *event.Event, op *operation, id string) *rest.Request {
 	}
 	switch op.verb {
 	case verbApply:
-		return patch(types.ApplyPatchType).Param("force", strconv.FormatBool(a.force))
+		return patch(types.ApplyPatchType).Param("force", strconv.FormatBool(a.force || op.force))
 	case verbMerge:
 		return patch(types.MergePatchType)
 	case verbJSON:

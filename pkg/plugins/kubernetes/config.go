@@ -21,7 +21,7 @@ type sinkConfig struct {
 	Kubeconfig   string        `yaml:"kubeconfig,path" doc:"Kubeconfig file of the cluster to write to. Without kubeconfig and context: the cluster whose changes are routed, with the router's rights."`
 	Context      string        `yaml:"context" doc:"Context of the kubeconfig. Empty: its current context."`
 	Allow        []grantConfig `yaml:"allow,required" min:"1" doc:"The grants. An event with an operation that no grant allows is rejected before any of it is sent."`
-	FieldManager string        `yaml:"fieldManager" default:"deltarouter" doc:"Name of the router as a field manager at the API server."`
+	FieldManager string        `yaml:"fieldManager" default:"deltarouter" doc:"Beginning of the name as a field manager at the API server: each route is one, as deltarouter:ROUTE. The fields that former versions applied under this name alone become those of the first route that applies to the object."`
 	Force        bool          `yaml:"force" doc:"apply takes fields over from other field managers. Otherwise such an event is rejected."`
 	DryRun       bool          `yaml:"dryRun" doc:"The API server checks each write and stores none."`
 	MaxDeletes   string        `yaml:"maxDeletes" default:"1000/10m" doc:"Maximum number of objects that a route may delete or evict, as in 10/1m. At one more the route is paused. none: no limit."`

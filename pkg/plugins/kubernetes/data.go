@@ -40,6 +40,7 @@ type operation struct {
 	target      target
 	own         bool // the target is the object of the delta
 	ignore      bool // a missing target is not an error
+	force       bool // an apply takes fields over from other managers
 	body        json.RawMessage
 	grace       *int64
 	propagation string

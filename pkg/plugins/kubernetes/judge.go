@@ -58,7 +58,7 @@ func (s *sink) judge(ctx context.Context, op *operation, err error) error {
 	said := plugins.Categorize(fmt.Errorf("the API server answered %s", describe(op, status)),
 		fmt.Sprintf("the API server answered %d %s", status.Code, http.StatusText(int(status.Code))))
 	switch code := int(status.Code); {
-	case code == http.StatusConflict && op.verb != verbApply && !op.pinsVersion() && !strings.Contains(status.Message, "Precondition failed"):
+	case code == http.StatusConflict && !isOwned(status) && !op.pinsVersion() && !strings.Contains(status.Message, "Precondition failed"):
 		return plugins.Postpone(said, 0)
 	case code == http.StatusTooManyRequests && op.verb == verbEvict && isBudget(status):
 		return plugins.Postpone(said, retryAfter(status))
@@ -111,14 +111,14 @@ func (s *sink) lostRace(op *operation, err error) bool {
 	return status != nil && status.Reason == metav1.StatusReasonConflict && !isOwned(status) && (op.verb == verbMerge || op.verb == verbJSON) && !op.pinsVersion()
 }
 
-// pinsVersion reports whether a patch requires a certain resourceVersion.
+// pinsVersion reports whether a merge or an apply requires a certain resourceVersion.
 func (o *operation) pinsVersion() bool {
 	var patch struct {
 		Metadata struct {
 			ResourceVersion *json.RawMessage `json:"resourceVersion"`
 		} `json:"metadata"`
 	}
-	return o.verb == verbMerge && json.Unmarshal(o.body, &patch) == nil && patch.Metadata.ResourceVersion != nil
+	return (o.verb == verbMerge || o.verb == verbApply) && json.Unmarshal(o.body, &patch) == nil && patch.Metadata.ResourceVersion != nil
 }
 
 func has(status *metav1.Status, cause metav1.CauseType) bool {

@@ -138,8 +138,11 @@ func (s *sink) do(ctx context.Context, e *event.Event, op *operation, id string)
 	if err != nil {
 		return plugins.Pause(err)
 	}
-	for try := 0; try == 0 || try < again && s.lostRace(op, err); try++ {
-		err = s.api.send(ctx, e, op, id)
+	if op.verb == verbApply {
+		err = s.apply(ctx, e, op, id)
+	}
+	for try := 0; op.verb != verbApply && (try == 0 || try < again && s.lostRace(op, err)); try++ {
+		_, err = s.api.send(ctx, e, op, id)
 	}
 	if err == nil {
 		return nil

@@ -13,6 +13,7 @@ import (
 // outlined finds mistakes in the literals of an emit expression.
 type outlined struct {
 	allow    []grantConfig
+	cluster  string
 	problems []outline.Problem
 	written  []outline.Written
 }
@@ -25,6 +26,9 @@ func (kind) Outline(node config.Node, data *outline.Outline, resources []string)
 		return nil, nil
 	}
 	o := outlined{allow: c.Allow}
+	if c.Kubeconfig != "" || c.Context != "" {
+		o.cluster = c.Kubeconfig + " " + c.Context
+	}
 	o.operation(data, resources)
 	return o.problems, o.written
 }
@@ -123,6 +127,9 @@ func (o *outlined) body(does *outline.Member, named bool, subresource string, re
 	body := &does.Value
 	if does.Key == verbCreate || does.Key == verbApply && (!body.IsAll || body.Member("kind") != nil) {
 		resources = nil
+		if name := nameIn(body); does.Key == verbApply && name != "" {
+			o.written = append(o.written, outline.Written{Named: name, Cluster: o.cluster, Subresource: subresource, Applies: true, Body: body})
+		}
 	}
 	if len(resources) == 0 {
 		return
@@ -139,9 +146,31 @@ func (o *outlined) body(does *outline.Member, named bool, subresource string, re
 		o.problem(does.At, "allow of the sink does not grant %s on %s, %s add it there", does.Key, what, of)
 		return
 	}
-	if (does.Key == verbApply || does.Key == verbMerge) && subresource == "" && len(resources) == 1 {
-		o.written = append(o.written, outline.Written{Resource: resources[0], Body: body})
+	if (does.Key == verbApply || does.Key == verbMerge) && len(resources) == 1 {
+		o.written = append(o.written, outline.Written{
+			Resource: resources[0], Own: !named, Cluster: o.cluster, Subresource: subresource, Applies: does.Key == verbApply, Body: body,
+		})
 	}
+}
+
+// nameIn returns a text that identifies the object in an apply; empty: it is computed. The
+// namespace may be.
+func nameIn(body *outline.Outline) string {
+	metadata := body.Member("metadata")
+	if metadata == nil {
+		return ""
+	}
+	words := make([]string, 0, 4)
+	for _, m := range []*outline.Member{body.Member("apiVersion"), body.Member("kind"), metadata.Value.Member("name")} {
+		if m == nil || m.Value.Text == nil {
+			return ""
+		}
+		words = append(words, *m.Value.Text)
+	}
+	if m := metadata.Value.Member("namespace"); m != nil && m.Value.Text != nil {
+		words = append(words, *m.Value.Text)
+	}
+	return strings.Join(words, " ")
 }
 
 // granted reports whether a verb on a resource is granted in any namespace.

@@ -208,7 +208,7 @@ func TestForce(t *testing.T) {
 	}
 	must.Report(t, write(t, k.open(all+"force: true\nfieldManager: me\n"), e))
 	now := k.get("v1/configmaps", "a")
-	if field(now, "data") != `{"k":"mine"}` || !strings.Contains(field(now, "metadata", "managedFields"), `"manager":"me"`) {
+	if field(now, "data") != `{"k":"mine"}` || !strings.Contains(field(now, "metadata", "managedFields"), `"manager":"me:r"`) {
 		t.Errorf("it has %s", field(now, "data"))
 	}
 }
