@@ -2,6 +2,7 @@ package kv
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,8 +30,17 @@ type Overlay struct {
 	writes []plugins.KVWrite
 	latest map[string]int // in writes, by key
 	growth int64          // of the bytes in use
+	since  []change       // since the last Keep
 	// of the values that were read or written, when that happened first; only of a shared KV
 	revisions map[string]uint64
+}
+
+// change is what a write of a call has replaced.
+type change struct {
+	key    string
+	before plugins.KVWrite // of the call, if it had written the key already
+	first  bool            // it had not
+	more   int64           // the growth of the bytes in use
 }
 
 // NewOverlay returns an overlay without writes. The KV may hold limit bytes, see [plugins.KVSize].
@@ -96,9 +106,11 @@ func (o *Overlay) put(w plugins.KVWrite) error {
 	}
 	o.growth += more
 	if i, ok := o.latest[w.Key]; ok {
+		o.since = append(o.since, change{key: w.Key, before: o.writes[i], more: more})
 		o.writes[i] = w
 		return nil
 	}
+	o.since = append(o.since, change{key: w.Key, first: true, more: more})
 	if o.latest == nil {
 		o.latest = make(map[string]int)
 	}
@@ -120,12 +132,49 @@ func (o *Overlay) size(key string) int64 {
 	return 0
 }
 
+// Keep ends a part of the call, such as a delta, whose writes count if the call does.
+func (o *Overlay) Keep() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.keep()
+}
+
+func (o *Overlay) keep() {
+	clear(o.since)
+	o.since = o.since[:0]
+}
+
+// Undo ends a part of the call whose writes do not count: it drops those since the last Keep.
+func (o *Overlay) Undo() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, c := range slices.Backward(o.since) {
+		o.growth -= c.more
+		if !c.first {
+			o.writes[o.latest[c.key]] = c.before
+			continue
+		}
+		delete(o.latest, c.key)
+		o.writes = o.writes[:len(o.writes)-1]
+	}
+	o.keep()
+}
+
+// End ends the call, so that later writes fail, and reports whether it has written.
+func (o *Overlay) End() (written bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.done = true
+	return len(o.writes) > 0
+}
+
 // Commit applies the writes, all or none, and ends the call. The error is [plugins.ErrKVFull] if
 // other calls have taken the room, or one of [plugins.SharedKV].
 func (o *Overlay) Commit() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.done = true
+	o.keep()
 	writes := o.writes
 	if len(writes) == 0 {
 		return nil
@@ -146,5 +195,6 @@ func (o *Overlay) Reset() {
 	clear(o.writes)
 	clear(o.latest)
 	clear(o.revisions)
+	o.keep()
 	o.writes, o.growth, o.done = o.writes[:0], 0, false
 }

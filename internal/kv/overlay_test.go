@@ -42,3 +42,32 @@ func TestOverlayExpiry(t *testing.T) {
 		t.Errorf("the call sees %q, the store has %q", seen(o), seen(store))
 	}
 }
+
+// TestOverlayUndo shows that Undo drops the writes since the last Keep, with their room, and no
+// others.
+func TestOverlayUndo(t *testing.T) {
+	clock := timer.NewFake(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	store := kv.New(clock, false, kv.Entry{Key: "old", Value: []byte("0")})
+	o := kv.NewOverlay(store, clock, 3*plugins.KVSize("old", []byte("0")))
+	set := func(key, value string) { t.Helper(); must.Succeed(t, o.Set(key, []byte(value), 0)) }
+	set("one", "1")
+	o.Keep()
+	set("one", "2")
+	set("one", "3")
+	set("two", "2")
+	must.Succeed(t, o.Delete("old"))
+	o.Undo()
+	set("six", "6") // there is room for it only if two takes none
+	o.Keep()
+	set("one", "4")
+	o.Undo()
+	if !o.End() || o.Set("late", nil, 0) == nil {
+		t.Error("the call has not ended, or has no writes")
+	}
+	must.Succeed(t, o.Commit())
+	for key, want := range map[string]string{"one": "1", "two": "", "old": "0", "six": "6"} {
+		if got, _ := store.Get(key); string(got) != want {
+			t.Errorf("%s: got %q, want %q", key, got, want)
+		}
+	}
+}

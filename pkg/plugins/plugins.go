@@ -84,6 +84,10 @@ const (
 	Fail                 // rejected: retried as often as the route says, then onFailure applies
 )
 
+// Done reports whether a delta needs no further attempt. Only then the values that the handler wrote
+// for it are kept.
+func (v Verdict) Done() bool { return v == OK || v == Drop }
+
 // String returns the verdict in lower case.
 func (v Verdict) String() string {
 	switch v {
@@ -106,6 +110,16 @@ type Result struct {
 	Err error
 	// Events are the events to deliver. Only OK has any.
 	Events []Emit
+}
+
+// Done returns the deltas of a batch that are done, and their places in it.
+func Done(batch []*event.Delta, results []Result) (done []*event.Delta, at []int) {
+	for i, r := range results {
+		if r.Verdict.Done() {
+			done, at = append(done, batch[i]), append(at, i)
+		}
+	}
+	return done, at
 }
 
 // Emit is one event of a [Result].

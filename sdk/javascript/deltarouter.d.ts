@@ -79,7 +79,7 @@ export interface Context {
     bodyBase64?: string;
     error?: string;
   };
-  /** Values that all instances share and restarts keep, written as JSON. Needs allow.kv. */
+  /** Values that all instances share and restarts keep, written as JSON. Needs allow.kv. An exception drops what the call has written. */
   readonly kv: {
     get(key: string): any;
     set(key: string, value: unknown, options?: { ttlMs?: number }): void;

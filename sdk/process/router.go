@@ -132,7 +132,7 @@ func (r *Router) KVGet(ctx context.Context, key string) (value []byte, ok bool, 
 // KVSet stores a value for a duration (0: without expiry; less than a millisecond counts as one).
 //
 //   - With the context of a handler: the value is stored only if the call succeeds, which may
-//     concern further deltas.
+//     concern further deltas, and the handler returns no error but ErrDrop.
 //   - With another context: the value is stored at once.
 func (r *Router) KVSet(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	ms := ttl.Milliseconds()

@@ -109,8 +109,8 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// TestVariables shows that variables are values of the handler: a failed call leaves none, and
-// another instance finds them.
+// TestVariables shows that variables are values of the handler: a failed call or delta leaves none,
+// and another instance finds them.
 func TestVariables(t *testing.T) {
 	// Guarantee: call-atomic
 	h := newHost()
@@ -126,7 +126,12 @@ func TestVariables(t *testing.T) {
 	if a, b := describe(results[0]), describe(results[2]); a != "ok /=3" || b != "ok /=4" || results[1].Verdict != plugins.Fail {
 		t.Errorf("around a panic: got %s and %s", a, b)
 	}
-	if got := one(t, h.open(t, config), "count"); got != "ok /=5" {
+	results, err = first.Handle(t.Context(), deltas(t, "countfail", "count", "countfail"))
+	must.Succeed(t, err)
+	if got := describe(results[1]); got != "ok /=5" || !strings.Contains(describe(results[0]), "counted in vain") {
+		t.Errorf("beside deltas that fail: got %s", got)
+	}
+	if got := one(t, h.open(t, config), "count"); got != "ok /=6" {
 		t.Errorf("another instance: got %s", got)
 	}
 }

@@ -167,6 +167,7 @@ func (s *session) Revive() bool {
 // Handle implements [host.Session].
 func (s *session) Handle(ctx context.Context, batch []*event.Delta, _ int) ([]plugins.Result, error) {
 	ctx = context.WithValue(ctx, withinKey{}, s.within)
+	services, _ := host.ServicesOf(ctx)
 	results := make([]plugins.Result, len(batch))
 	size := 0
 	for i, d := range batch {
@@ -184,6 +185,7 @@ func (s *session) Handle(ctx context.Context, batch []*event.Delta, _ int) ([]pl
 		if results[i], err = s.result(answer); err != nil {
 			return nil, err
 		}
+		services.Settle(results[i].Verdict)
 	}
 	return results, nil
 }

@@ -196,6 +196,15 @@ func (h *handler) callOnce(ctx context.Context, batch []*event.Delta, results []
 	if err != nil {
 		return err
 	}
+	done, at := plugins.Done(batch, decoded)
+	if running.End() && len(done) < len(batch) {
+		// It is unknown which delta the writes belong to, so the deltas that are done are passed again.
+		h.fill(batch, results, decoded)
+		if len(done) == 0 {
+			return nil
+		}
+		return h.repeat(ctx, done, at, results)
+	}
 	if err := running.Commit(); errors.Is(err, plugins.ErrKVConflict) {
 		return err
 	} else if plugins.ClassOf(err) == plugins.Postponed {
@@ -204,11 +213,29 @@ func (h *handler) callOnce(ctx context.Context, batch []*event.Delta, results []
 	} else if err != nil {
 		return fmt.Errorf("what the plugin wrote cannot be kept: %w", err)
 	}
-	for i, r := range decoded {
+	h.fill(batch, results, decoded)
+	return nil
+}
+
+// fill enters the answers of the plugin into the results.
+func (h *handler) fill(batch []*event.Delta, results, answers []plugins.Result) {
+	for i, r := range answers {
 		if r.Err != nil {
 			r.Err = h.about(batch[i], r.Err)
 		}
 		results[i] = r
+	}
+}
+
+// repeat passes some deltas of a call again, whose writes were dropped because of other deltas. at
+// are their places in the results.
+func (h *handler) repeat(ctx context.Context, deltas []*event.Delta, at []int, results []plugins.Result) error {
+	again := make([]plugins.Result, len(deltas))
+	if err := h.call(ctx, deltas, again); err != nil {
+		return err
+	}
+	for i, r := range again {
+		results[at[i]] = r
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +58,31 @@ func TestKVOfALostCall(t *testing.T) {
 	contains(t, b.handle("ask.kvcrash")[0], "fail ")
 	if _, ok := b.memory.Get("lost"); ok {
 		t.Error("it is kept")
+	}
+}
+
+// TestKVOfFailedDeltas: the writes of deltas that fail or are retried are dropped, those of the
+// other deltas of the call are kept.
+func TestKVOfFailedDeltas(t *testing.T) {
+	// Guarantee: call-atomic
+	b := newBench(t)
+	b.open("allow: {kv: true}")
+	defer b.close()
+	for _, names := range [][]string{{"ask.kvfail"}, {"ask.kvretry", "ask.kvfail"}, {"ask.kvfail", "ask.kv", "ask.kvretry", "ok", "ask.kv"}} {
+		results := b.handle(names...)
+		for i, name := range names {
+			if strings.HasPrefix(results[i], "ok ") != (name == "ask.kv" || name == "ok") {
+				t.Errorf("%q: %s: got %s", names, name, results[i])
+			}
+		}
+	}
+	if value, _ := b.memory.Get("n"); string(value) != "xx" {
+		t.Errorf("the writes of the other deltas are %q", value)
+	}
+	for _, key := range []string{"kvfail", "kvretry", "in vain"} {
+		if _, ok := b.memory.Get(key); ok {
+			t.Errorf("%s is kept", key)
+		}
 	}
 }
 

@@ -255,6 +255,12 @@ func ask(ctx context.Context, r *process.Router, what string) ([]process.Event, 
 		note("delete", true, r.KVDelete(ctx, "none"))
 		note("at once", true, r.KVSet(context.WithoutCancel(context.Background()), "other", []byte("1"), time.Hour))
 		note("empty key", true, r.KVSet(ctx, "", nil, 0))
+	case "kvfail", "kvretry":
+		note("set", true, errors.Join(r.KVSet(ctx, what, []byte("x"), 0), r.KVSet(ctx, "in vain", []byte("x"), 0)))
+		if what == "kvfail" {
+			return nil, errors.New("after a write")
+		}
+		return nil, process.Retry(errors.New("after a write"), time.Second)
 	case "kvcrash":
 		_ = r.KVSet(ctx, "lost", []byte("x"), 0)
 		os.Exit(5)

@@ -154,7 +154,8 @@ func (h *Handler) call(ctx context.Context, l *loan, batch []*event.Delta, size 
 		return ctx.Err()
 	}
 	wait := in.OverRate()
-	if err == nil {
+	mixed := errors.Is(err, host.ErrMixed)
+	if err == nil || mixed {
 		h.lasted(l.permit, batch, in, usable)
 		if !fresh { // its first delta is more expensive
 			h.burn.learn(used, len(batch))
@@ -166,6 +167,9 @@ func (h *Handler) call(ctx context.Context, l *loan, batch []*event.Delta, size 
 		in.Trim()
 		h.nameErrors(batch, answers)
 		copy(results, answers) // without answers every delta is ok, as results is already
+		if mixed {
+			return h.passAgain(ctx, l, batch, results)
+		}
 		return nil
 	}
 	if plugins.ClassOf(err) == plugins.Postponed { // by a service of the host
@@ -215,6 +219,20 @@ func (h *Handler) split(ctx context.Context, l *loan, batch []*event.Delta, resu
 			return err
 		}
 		from = to
+	}
+	return nil
+}
+
+// passAgain passes those deltas to the guest again that it is done with, after a call whose writes
+// were dropped because of the other deltas.
+func (h *Handler) passAgain(ctx context.Context, l *loan, batch []*event.Delta, results []plugins.Result) error {
+	done, at := plugins.Done(batch, results)
+	again := make([]plugins.Result, len(done))
+	if err := h.split(ctx, l, done, again, len(done)); err != nil {
+		return err
+	}
+	for i, r := range again {
+		results[at[i]] = r
 	}
 	return nil
 }

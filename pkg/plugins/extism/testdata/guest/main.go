@@ -112,6 +112,9 @@ func services(name string) int32 {
 		n, _ := strconv.Atoi(get(varGet(put("n"))))
 		varSet(put("n"), put(strconv.Itoa(n+1)))
 		output(fmt.Sprintf(`[{"data":%d}]`, n+1))
+	case "countfail":
+		services("count")
+		errorSet(put("counted in vain"))
 	case "largevar":
 		varSet(put("a"), alloc(1<<20))
 	case "http":

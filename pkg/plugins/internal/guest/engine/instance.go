@@ -140,7 +140,7 @@ func (in *Instance) Handle(ctx context.Context, batch []*event.Delta, size int) 
 	in.engine.fuel.Add(float64(in.scope.Used()))
 	in.calls++
 	in.measure()
-	usable = err == nil || errors.Is(err, abi.ErrTooMuch) || plugins.ClassOf(err) == plugins.Postponed && in.scope.Answered()
+	usable = err == nil || errors.Is(err, abi.ErrTooMuch) || errors.Is(err, host.ErrMixed) || plugins.ClassOf(err) == plugins.Postponed && in.scope.Answered()
 	if !usable && in.revive() {
 		in.engine.Ended(in, err)
 		usable = true

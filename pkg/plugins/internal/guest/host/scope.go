@@ -24,7 +24,8 @@ import (
 // instance has one. One goroutine uses it at a time.
 //
 // The events and writes of a call are collected here. They take effect when the call has succeeded.
-// After a trap, an exit, a reached limit or a malformed answer they are discarded.
+// After a trap, an exit, a reached limit or a malformed answer they are discarded, and so are those
+// of a delta with the verdict retry or fail.
 type Scope struct {
 	host   *Host
 	limits *limits.Limits
@@ -45,6 +46,7 @@ type Scope struct {
 	volume     int   // bytes emitted
 	tooMuch    bool  // the deltas together exceed the output of a call
 	overlay    *kv.Overlay
+	settled    bool // the session says which delta has written what, see [Services.Settle]
 	random     stream
 	answers    answers
 	hostCall   hostCall // the running one
@@ -161,14 +163,38 @@ func (s *Scope) Handle(ctx context.Context, batch []*event.Delta, size int, to S
 	case s.tooMuch:
 		return nil, fmt.Errorf("%w: more than %d bytes were emitted (limits.output)", abi.ErrTooMuch, s.limits.Output)
 	}
-	if err := s.Commit(); err != nil {
-		return nil, err
-	}
 	if results == nil && len(s.emitted) > 0 {
 		results = make([]plugins.Result, len(batch))
 	}
 	s.addEmitted(results)
+	if undone := s.undone(results); undone > 0 && s.overlay.End() {
+		if undone < len(batch) {
+			return results, ErrMixed
+		}
+		return results, nil // without its writes
+	}
+	if err := s.Commit(); err != nil {
+		return nil, err
+	}
 	return results, nil
+}
+
+// ErrMixed is the error of a call that has written values, and has answered some of its deltas with
+// retry or fail. These results hold. The writes are dropped, because it is unknown which delta they
+// belong to: the other deltas must be passed again, without these.
+var ErrMixed = errors.New("the guest has written values, and some deltas of the call have failed")
+
+// undone returns the number of deltas whose writes must be dropped and have not been.
+func (s *Scope) undone(results []plugins.Result) (n int) {
+	if s.settled {
+		return 0
+	}
+	for i := range results {
+		if !results[i].Verdict.Done() {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *Scope) begin(ctx context.Context, batch []*event.Delta, timeout time.Duration) context.Context {
@@ -176,7 +202,7 @@ func (s *Scope) begin(ctx context.Context, batch []*event.Delta, timeout time.Du
 	now := s.host.clock.Now()
 	all := timeout * time.Duration(max(1, len(batch)))
 	s.timeout, s.deadline, s.mayWait, s.overRate = timeout, now.Add(all), all, 0
-	s.unanswered, s.answered = nil, false
+	s.unanswered, s.answered, s.settled = nil, false, false
 	s.tank.paused = now
 	s.clock.stale = true
 	return context.WithValue(ctx, scopeKey{}, s)

@@ -8,6 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/callrecord"
 	"github.com/deltarouter/deltarouter/internal/kv"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/fetch"
 )
@@ -84,6 +85,16 @@ func (s Services) Remove(key string) int32 {
 		return status
 	}
 	return s.remove(key)
+}
+
+// Settle ends a delta of the call, for a session that passes one delta after another: the writes of
+// a delta with the verdict retry or fail are dropped.
+func (s Services) Settle(of plugins.Verdict) {
+	if !of.Done() {
+		s.scope.overlay.Undo()
+	}
+	s.scope.overlay.Keep()
+	s.scope.settled = true
 }
 
 // key checks the grant and a key.
