@@ -110,6 +110,7 @@ type expectation struct {
 	Subject string         `yaml:"subject"`
 	Data    config.Node    `yaml:"data"`
 	Exact   bool           `yaml:"exact"` // data has no further fields
+	Any     bool           `yaml:"any"`   // any event of the route is as expected
 	Error   string         `yaml:"error"` // part of the reason why a delta was given up
 
 	data any // of Data
@@ -117,6 +118,17 @@ type expectation struct {
 
 // hasSink reports whether the event is expected at one target only.
 func (e *expectation) hasSink() bool { return e.Sink.Sink+e.Sink.Route != "" }
+
+// empty reports whether any event of the route would be as expected, without Any, which says so.
+func (e *expectation) empty() bool {
+	return !e.Any && e.At == nil && e.Type+e.Subject+e.Error == "" && !e.saysData()
+}
+
+// hasData reports whether the data are given. Null is data, too.
+func (e *expectation) hasData() bool { return slices.Contains(e.Node.Keys(), "data") }
+
+// saysData reports whether the data exclude others.
+func (e *expectation) saysData() bool { return e.hasData() && (e.Exact || says(e.data)) }
 
 // nothing is the value of `expect` for no event, equivalent to an empty list.
 const nothing = "none"
@@ -167,10 +179,10 @@ func (c *checker) check(doc *document, update bool) {
 		s := &script{checker: c, t: t, kinds: kinds, now: make(map[string]map[string]object)}
 		s.write()
 		t.kinds = kinds
-		if missing := !slices.Contains(t.Node.Keys(), "expect"); missing && !update {
+		if t.Expect.IsZero() && !update {
 			c.problemf(t.Node, "expect is missing: list the events, or write `expect: none`; router test -update adds it")
 		}
-		c.expect(t)
+		c.expect(t, update)
 		c.times(t)
 	}
 }
@@ -213,8 +225,8 @@ func (c *checker) route(n config.Node, name string) *config.Route {
 	return nil
 }
 
-// expect reads the expectations of a case.
-func (c *checker) expect(t *testCase) {
+// expect reads the expectations of a case. With update, they may be empty.
+func (c *checker) expect(t *testCase, update bool) {
 	var word string
 	if !t.Expect.IsZero() && t.Expect.Decode(&word) == nil {
 		if word != nothing {
@@ -230,7 +242,10 @@ func (c *checker) expect(t *testCase) {
 		return
 	}
 	for _, e := range t.expected {
-		c.expectation(t, e)
+		known := len(c.problems)
+		if c.expectation(t, e); len(c.problems) == known && !update {
+			c.content(e)
+		}
 	}
 }
 
@@ -256,12 +271,28 @@ func (c *checker) expectation(t *testCase, e *expectation) {
 			}
 		}
 	}
-	if e.Exact && e.Data.IsZero() {
+	if e.Exact && !e.hasData() {
 		c.problemf(e.Node.At("exact"), "needs data")
+	}
+	for _, other := range []string{"type", "subject", "data", "exact", "error"} {
+		if e.Any && slices.Contains(keys, other) {
+			c.problemf(e.Node.At(other), "does not go with any: write what the event has, or any: true for any event of the route")
+		}
 	}
 	var err error
 	if e.data, err = valueOf(e.Data); err != nil {
 		c.problems = append(c.problems, problemsOf(e.Data, err)...)
+	}
+}
+
+// content reports an expectation that any event of the route meets, and data that match any data.
+func (c *checker) content(e *expectation) {
+	switch {
+	case e.hasData() && !e.saysData():
+		c.problemf(e.Node.At("data"), "matches any data: write a part of the data, or exact: true if they are empty; router test -update writes them")
+	case e.empty():
+		c.problemf(e.Node, "any event of the route is as expected: write its data, type, subject or at, or any: true if you mean that; "+
+			"router test -update writes them")
 	}
 }
 

@@ -18,16 +18,17 @@ type result struct {
 
 func (r *result) failed() bool { return r.text != "" }
 
-// meets reports whether a result is as expected.
+// meets reports whether a result is as expected. None meets an empty expectation, which only
+// -update gets this far: it writes the result instead.
 func (e *expectation) meets(r *result) bool {
 	switch {
-	case (e.Error != "") != r.failed(), e.At != nil && *e.At != r.at:
+	case e.empty(), (e.Error != "") != r.failed(), e.At != nil && *e.At != r.at:
 		return false
 	case r.failed():
 		return strings.Contains(r.text, e.Error)
 	}
 	return (e.Type == "" || e.Type == r.kind) && (e.Subject == "" || e.Subject == r.subject) &&
-		(e.Data.IsZero() || within(e.data, r.data, e.Exact))
+		(!e.hasData() || within(e.data, r.data, e.Exact))
 }
 
 // within reports whether got contains all of want; items of lists must be at the same place. A null
@@ -81,6 +82,43 @@ func sameNumber(a, b string) bool {
 	x, errX := strconv.ParseFloat(a, 64)
 	y, errY := strconv.ParseFloat(b, 64)
 	return errX == nil && errY == nil && x == y
+}
+
+// reaches reports whether got has every key that want mentions. Where it has not, the parts of got
+// that want mentions may be as good as nothing, and would match any data.
+func reaches(want, got any) bool {
+	switch want := want.(type) {
+	case object:
+		got, ok := got.(object)
+		for key, value := range want {
+			found, there := got[key]
+			if ok && !there && value != nil || there && !reaches(value, found) {
+				return false
+			}
+		}
+	case []any:
+		got, _ := got.([]any)
+		for i := range min(len(want), len(got)) {
+			if !reaches(want[i], got[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// says reports whether a value excludes any other of its form: an empty mapping excludes nothing.
+func says(want any) bool {
+	o, ok := want.(object)
+	if !ok {
+		return true
+	}
+	for _, value := range o {
+		if says(value) {
+			return true
+		}
+	}
+	return false
 }
 
 // shown returns the parts of got that want mentions, for a readable comparison. Differing parts are

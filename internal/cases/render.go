@@ -35,19 +35,22 @@ func (e *expectation) fields() entry {
 	add("type", e.Type)
 	add("subject", e.Subject)
 	add("error", e.Error)
-	if !e.Data.IsZero() {
+	if e.hasData() {
 		fields = append(fields, field{"data", e.data})
 	}
 	if e.Exact {
 		fields = append(fields, field{"exact", true})
 	}
+	if e.Any {
+		fields = append(fields, field{"any", true})
+	}
 	return fields
 }
 
 // fields returns the result with the fields of the expectation only, or with all fields if there is
-// no expectation.
+// no expectation or an empty one. Of data without an expected key it returns everything.
 func (p pair) fields() entry {
-	if p.want == nil {
+	if p.want == nil || p.want.empty() {
 		return p.got.fields()
 	}
 	if p.ok() {
@@ -58,17 +61,25 @@ func (p pair) fields() entry {
 	for i := range fields {
 		f := &fields[i]
 		switch {
-		case f.key == "exact":
+		case f.key == "exact", f.key == "any":
 		case f.key == "error" && strings.Contains(p.got.text, p.want.Error):
 		case f.key != "data":
 			f.value = came[f.key]
-		case p.want.Exact:
+		case p.want.Exact, !reaches(p.want.data, p.got.data):
 			f.value = p.got.data
 		default:
 			f.value = shown(p.want.data, p.got.data)
 		}
 	}
-	return fields
+	return fields.saying()
+}
+
+// saying adds `exact` if any data would match those of the entry.
+func (e entry) saying() entry {
+	if last := e[len(e)-1]; last.key == "data" && !says(last.value) {
+		return append(e, field{"exact", true})
+	}
+	return e
 }
 
 // short renders a duration without zero units: 2m instead of 2m0s.
@@ -92,7 +103,7 @@ func (r *result) fields() entry {
 	if r.failed() {
 		return append(fields, field{"error", r.text})
 	}
-	return append(fields, field{"type", r.kind}, field{"subject", r.subject}, field{"data", r.data})
+	return append(fields, field{"type", r.kind}, field{"subject", r.subject}, field{"data", r.data}).saying()
 }
 
 // lines renders an entry as an item of a YAML list.
