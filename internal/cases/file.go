@@ -32,7 +32,7 @@ type document struct {
 type testCase struct {
 	Node   config.Node `yaml:",self"`
 	Name   string      `yaml:"name,required"`
-	Routes []string    `yaml:"routes" min:"1"` // other routes are ignored; absent: all routes
+	Routes []string    `yaml:"routes" min:"1"` // only these run; absent: all routes
 	Given  given       `yaml:"given"`
 	Expect config.Node `yaml:"expect"`
 

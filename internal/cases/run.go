@@ -199,7 +199,7 @@ func (r *runner) play(ctx context.Context, offline *simulate.Offline, t *testCas
 	defer end(nil)
 	web := &web{answers: t.Given.HTTP, end: end, used: make(map[*answer]int)}
 	// The timeout begins after the open: the time for compiling a guest is no property of the case.
-	trial, err := offline.Begin(ctx, simulate.Scene{Kinds: t.kinds, Start: t.start, Dir: dir, HTTP: web.of})
+	trial, err := offline.Begin(ctx, simulate.Scene{Kinds: t.kinds, Start: t.start, Dir: dir, Routes: t.Routes, HTTP: web.of})
 	if err != nil {
 		return nil, cmp.Or(web.unanswered(), err)
 	}

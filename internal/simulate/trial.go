@@ -117,6 +117,9 @@ type Scene struct {
 	Kinds map[string]string // of the objects, by resource
 	Start time.Time         // the initial time
 	Dir   string            // an empty folder for [Trial.Restart]; empty: no restarts
+	// Routes are the names of the only routes that run, with those whose events they get; empty:
+	// all. Events for a route that does not run are recorded as those for sinks are.
+	Routes []string
 	// HTTP answers the requests of a handler; nil: they fail. A trial sends none.
 	HTTP func(handler string) http.RoundTripper
 }
@@ -130,7 +133,7 @@ type trialFeed struct {
 // Begin opens the components and starts the routes. The trial must be closed even if ctx is done.
 func (o *Offline) Begin(ctx context.Context, scene Scene) (*Trial, error) {
 	clock := timer.NewFake(scene.Start)
-	t := &Trial{rec: &recorder{clock: clock}, clock: clock, offline: o, scene: scene}
+	t := &Trial{rec: &recorder{clock: clock}, clock: clock, offline: o.only(scene.Routes), scene: scene}
 	seen := make(chan struct{})
 	close(seen)
 	if err := t.begin(ctx, seen); err != nil {
@@ -182,6 +185,7 @@ func (t *Trial) open(ctx context.Context, seen <-chan struct{}) error {
 		}
 		c.Retry.Exact = true
 	}
+	t.rec.replaceMissing(routes)
 	if err := e.OpenPipeline(pipeline.Config{Routes: routes, DeadLetters: t.rec, Given: t.rec.onForward}); err != nil {
 		return err
 	}
