@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltarouter/deltarouter/internal/complaints"
 	"github.com/deltarouter/deltarouter/internal/natsconn"
 	"github.com/deltarouter/deltarouter/internal/printable"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -26,6 +26,9 @@ type Conn struct {
 	NATS  *nats.Conn
 	JS    jetstream.JetStream
 	Names Names
+
+	// Complaints are the troubles of the connection, and of all that depends on it.
+	Complaints *complaints.Log
 
 	replicas int
 	settings natsconn.Settings
@@ -43,10 +46,6 @@ const (
 	// pingInterval is the interval of pings on a silent connection. The connection is dead after
 	// three pings without an answer.
 	pingInterval = 2 * time.Second
-	// complainInterval is the minimum interval between two logged errors of the servers with the same
-	// text, and the interval in which at most complainTexts are logged.
-	complainInterval = time.Minute
-	complainTexts    = 5
 	// maxText bounds the text of an error of a server in the log.
 	maxText = 1 << 10
 )
@@ -63,7 +62,7 @@ func connect(ctx context.Context, cfg *config.Fleet, client string, log *slog.Lo
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	c := &Conn{Names: NamesOf(cfg.Name), replicas: cfg.Replicas, settings: natsconn.Of(&cfg.NATS), log: log, closed: make(chan struct{})}
+	c := &Conn{Names: NamesOf(cfg.Name), replicas: cfg.Replicas, settings: natsconn.Of(&cfg.NATS), log: log, Complaints: complaints.New(log), closed: make(chan struct{})}
 	options, err := c.settings.Options()
 	if err != nil {
 		return nil, fmt.Errorf("fleet.nats.%w", err)
@@ -151,32 +150,35 @@ func (c *Conn) Bucket(ctx context.Context, name string, waiting func(error)) (je
 func (c *Conn) Close() error {
 	c.NATS.Close()
 	<-c.closed
+	c.Complaints.Close()
 	return nil
 }
 
 func (c *Conn) connected(conn *nats.Conn) {
 	c.failures.set(nil)
-	c.log.Info("fleet: connected to NATS", "server", conn.ConnectedUrlRedacted(), "version", conn.ConnectedServerVersion())
+	c.Complaints.Say(slog.LevelInfo, "fleet: connected to NATS", nil, slog.Attr{},
+		slog.String("server", conn.ConnectedUrlRedacted()), slog.String("version", conn.ConnectedServerVersion()))
 }
 
 func (c *Conn) disconnected(err error) {
-	if err != nil && c.failures.set(err) {
-		c.log.Warn("fleet: NATS cannot be reached, connecting again", "err", printable.Clean(c.explain(err).Error(), maxText))
+	if err != nil {
+		c.say("fleet: NATS cannot be reached, connecting again", err)
 	}
 }
 
 func (c *Conn) complain(err error) {
-	if c.failures.set(err) {
-		c.log.Warn("fleet: a NATS server reports an error", "err", printable.Clean(c.explain(err).Error(), maxText))
-	}
+	c.say("fleet: a NATS server reports an error", err)
 }
 
-// failures keeps the last error of the connection, and bounds the log of errors.
+func (c *Conn) say(message string, err error) {
+	c.failures.set(err)
+	c.Complaints.Say(slog.LevelWarn, message, errors.New(printable.Clean(c.explain(err).Error(), maxText)), slog.Attr{})
+}
+
+// failures keeps the last error of the connection.
 type failures struct {
-	mu     sync.Mutex
-	err    error
-	since  time.Time // of logged
-	logged []string  // the texts of errors in the present interval
+	mu  sync.Mutex
+	err error
 }
 
 func (f *failures) last() error {
@@ -185,20 +187,9 @@ func (f *failures) last() error {
 	return f.err
 }
 
-// set keeps an error, and reports whether it is to be logged; nil: the connection works.
-func (f *failures) set(err error) bool {
+// set keeps an error; nil: the connection works.
+func (f *failures) set(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = err
-	if err == nil {
-		return false
-	}
-	if now := time.Now(); now.Sub(f.since) >= complainInterval {
-		f.since, f.logged = now, f.logged[:0]
-	}
-	if len(f.logged) >= complainTexts || slices.Contains(f.logged, err.Error()) {
-		return false
-	}
-	f.logged = append(f.logged, err.Error())
-	return true
 }

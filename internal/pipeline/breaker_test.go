@@ -1,14 +1,18 @@
 package pipeline_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/complaints"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -86,6 +90,36 @@ func TestBreaker(t *testing.T) {
 		}
 		b.balanced("route0")
 		b.balanced("route1")
+	})
+}
+
+// TestBreakersOfOneConnection: sinks of routes that share a connection become unavailable with one
+// line, which names their routes, and so does what each pipeline of a route says.
+func TestBreakersOfOneConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		complain := complaints.New(slog.New(slog.NewTextHandler(&log, nil)))
+		var all []*harness
+		for range 2 {
+			var routes []pipeline.Route
+			for i := range 8 {
+				sinks := to(&recordingSink{refuse: func(event.Event) error { return errDown }})
+				sinks[0].Name, sinks[0].Of = "fleet/workers", fmt.Sprint("route", i)
+				sinks[0].Version = sinks[0].Of
+				routes = append(routes, pipeline.Route{Sinks: sinks})
+			}
+			all = append(all, openAs(t, pipeline.Config{Complaints: complain}, routes...))
+		}
+		for _, b := range all {
+			b.Start(t.Context())
+			b.admit(delta(t, event.Added, "a", 0, 1))
+		}
+		pass(10 * time.Second)
+		complain.Close()
+		text := log.String()
+		if n := strings.Count(text, "\n"); n != 2 || !strings.Contains(text, "times=15") || !strings.Contains(text, "route0, route1, route2, route3, route4, route5, route6, route7") {
+			t.Errorf("%d lines:\n%s", n, text)
+		}
 	})
 }
 

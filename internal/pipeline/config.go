@@ -3,6 +3,7 @@ package pipeline
 import (
 	"log/slog"
 
+	"github.com/deltarouter/deltarouter/internal/complaints"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline/backlog"
 	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
@@ -18,10 +19,13 @@ import (
 // Config is the configuration of a pipeline. The caller owns handlers and sinks, and closes them
 // after [Pipeline.Close].
 type Config struct {
-	Routes      []Route
-	Metrics     *metrics.Metrics // nil: metrics of its own
-	Log         *slog.Logger     // nil: silent
-	DeadLetters DeadLetterer     // nil: [LogDeadLetters], which only logs them
+	Routes  []Route
+	Metrics *metrics.Metrics // nil: metrics of its own
+	Log     *slog.Logger     // nil: silent
+	// Complaints bound the log lines that many routes have for one reason; nil: the pipeline has its
+	// own, which write to Log.
+	Complaints  *complaints.Log
+	DeadLetters DeadLetterer // nil: [LogDeadLetters], which only logs them
 	// Store makes the pipeline durable: pending deltas survive the process, by [Pipeline.Dirty],
 	// [Pipeline.Saved] and [Pipeline.Restore], and deltas that exceed the memory are only there.
 	// nil: changes are not tracked.
@@ -84,9 +88,12 @@ const inFlight = 16 << 20
 func newEnv(p *Pipeline) *route.Env {
 	c := &p.cfg
 	e := &route.Env{
-		Log: c.Log, Metrics: c.Metrics, Store: c.Store, Letters: c.DeadLetters, Given: c.Given, Settled: c.Settled, Part: c.Part, Permit: c.Permit,
+		Log: c.Log, Complaints: c.Complaints, Metrics: c.Metrics, Store: c.Store, Letters: c.DeadLetters, Given: c.Given, Settled: c.Settled, Part: c.Part, Permit: c.Permit,
 		Wheel: timer.NewWheel(c.Clock), Census: rules.NewCensus(), Stopping: p.life.stopping,
 		Downstream: func(name string) *route.Route { return p.now.Load().downstream[name] },
+	}
+	if e.Complaints == nil {
+		e.Complaints = complaints.New(c.Log)
 	}
 	e.Env = backlog.Env{Clock: c.Clock, InFlight: c.InFlight, MaxDisk: c.MaxDisk, Refused: c.Refused, Tracer: c.Tracer}
 	if c.Store != nil {

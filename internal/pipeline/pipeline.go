@@ -148,6 +148,9 @@ func (p *Pipeline) Close(ctx context.Context) error {
 		return nil
 	}
 	gauges{p}.count()
+	if p.cfg.Complaints == nil {
+		defer p.shared.Complaints.Close()
+	}
 	done := make(chan struct{})
 	go func() { p.shared.Workers.Wait(); close(done) }()
 	select {

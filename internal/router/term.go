@@ -121,7 +121,7 @@ func (t *term) serve(ctx context.Context, all *sync.WaitGroup, r *router) {
 	leading, stop := context.WithCancel(ctx) // not after the Lease
 	all.Go(func() { t.outbox.Run(leading) })
 	all.Go(func() {
-		if err := lookup.Serve(leading, t.member.conn, inspect.NewLookups(r.objects, r.synced, r.Factory.Applied), r.Log); err != nil {
+		if err := lookup.Serve(leading, t.member.conn, inspect.NewLookups(r.objects, r.synced, r.Factory.Applied)); err != nil {
 			r.Log.Warn("fleet: handlers of workers look nothing up", "err", err)
 		}
 	})

@@ -27,6 +27,8 @@ var allowed = map[string][]string{
 	"internal/backoff": {},
 	"internal/circuit": {"internal/backoff", "internal/timer"},
 	"internal/lines":   {"internal/printable"},
+	// Bounds the log lines of many parts for one reason.
+	"internal/complaints": {},
 	// Foreign text, for terminals and logs.
 	"internal/printable": {},
 	// The goals of Go's garbage collector.
@@ -116,7 +118,7 @@ var allowed = map[string][]string{
 	"pkg/plugins/*":      {"pkg/plugins", "pkg/event", "pkg/config", "internal/metrics", "internal/rawjson"},
 	"pkg/plugins/file":   {"internal/fileerr", "pkg/plugins", "pkg/event", "pkg/config"},
 	"pkg/plugins/stdout": {"internal/rawjson", "pkg/plugins", "pkg/event", "pkg/config", "internal/printable"},
-	"pkg/plugins/nats":   {"internal/inorder", "internal/natsconn", "pkg/plugins", "pkg/event", "pkg/config", "internal/tlsfiles"},
+	"pkg/plugins/nats":   {"internal/complaints", "internal/inorder", "internal/natsconn", "pkg/plugins", "pkg/event", "pkg/config", "internal/tlsfiles"},
 	"pkg/plugins/kafka":  {"internal/inorder", "pkg/plugins", "pkg/event", "pkg/config", "internal/tlsfiles"},
 	"pkg/plugins/otlp":   {"internal/httpsink", "pkg/plugins", "pkg/event", "pkg/config", "internal/rawjson", "internal/tlsfiles", "internal/otlpconn"},
 	"pkg/plugins/wasm":   {"internal/fields", "pkg/plugins", "pkg/config", "pkg/plugins/internal/guest", "pkg/plugins/internal/guest/..."},
@@ -159,14 +161,14 @@ var allowed = map[string][]string{
 
 	// Several processes with one configuration, over NATS JetStream.
 	"internal/natsconn":       {"internal/tlsfiles", "pkg/config", "pkg/plugins"},
-	"internal/fleet":          {"internal/natsconn", "internal/printable", "pkg/config"},
+	"internal/fleet":          {"internal/complaints", "internal/natsconn", "internal/printable", "pkg/config"},
 	"internal/fleet/fence":    {"internal/backoff", "internal/fleet"},
 	"internal/fleet/work":     {"internal/pipeline/chain", "internal/rawjson", "internal/checkpoint", "internal/fleet", "internal/fleet/fence", "internal/fleet/owner", "pkg/config", "pkg/event", "pkg/plugins"},
 	"internal/fleet/election": {"internal/backoff", "internal/kubehttp", "internal/timer"},
 	"internal/fleet/replica":  {"internal/backoff", "internal/checkpoint", "internal/fleet", "internal/fleet/fence", "internal/metrics"},
-	"internal/fleet/owner":    {},
+	"internal/fleet/owner":    {"internal/complaints"},
 	"internal/fleet/roster":   {"internal/fleet"},
-	"internal/fleet/consume":  {"internal/fleet/owner"},
+	"internal/fleet/consume":  {"internal/complaints", "internal/fleet/owner"},
 
 	// Services for the handlers of workers.
 	"internal/fleet/lookup":      {"internal/fleet", "internal/printable", "pkg/event", "pkg/plugins"},
@@ -180,7 +182,7 @@ var allowed = map[string][]string{
 	"internal/pipeline/queue":     {"internal/rawjson", "pkg/event", "internal/rules", "internal/trace"},
 	"internal/pipeline/condition": {"pkg/event", "internal/checkpoint", "internal/timer", "internal/rules"},
 	"internal/pipeline/deliver": {
-		"internal/callrecord", "internal/pipeline/chain", "internal/backoff", "internal/circuit", "internal/pipeline/queue", "internal/checkpoint", "internal/timer", "pkg/event", "pkg/plugins", "internal/trace",
+		"internal/complaints", "internal/callrecord", "internal/pipeline/chain", "internal/backoff", "internal/circuit", "internal/pipeline/queue", "internal/checkpoint", "internal/timer", "pkg/event", "pkg/plugins", "internal/trace",
 	},
 	"internal/pipeline/spec": {
 		"internal/expr", "internal/metrics", "internal/pipeline/condition", "internal/pipeline/deliver", "internal/pipeline/queue", "internal/rules",
@@ -191,12 +193,12 @@ var allowed = map[string][]string{
 		"internal/rules", "internal/timer", "pkg/event", "pkg/plugins", "internal/trace",
 	},
 	"internal/pipeline/route": {
-		"internal/checkpoint", "internal/metrics", "internal/pipeline/backlog", "internal/pipeline/chain", "internal/pipeline/condition",
+		"internal/complaints", "internal/checkpoint", "internal/metrics", "internal/pipeline/backlog", "internal/pipeline/chain", "internal/pipeline/condition",
 		"internal/pipeline/deliver", "internal/pipeline/queue", "internal/pipeline/schedule", "internal/pipeline/spec", "internal/rules", "internal/timer",
 		"pkg/event", "pkg/filters", "pkg/plugins", "internal/trace",
 	},
 	"internal/pipeline": {
-		"internal/checkpoint", "internal/expr", "internal/metrics", "internal/pipeline/backlog", "internal/pipeline/condition", "internal/pipeline/deliver",
+		"internal/complaints", "internal/checkpoint", "internal/expr", "internal/metrics", "internal/pipeline/backlog", "internal/pipeline/condition", "internal/pipeline/deliver",
 		"internal/pipeline/route", "internal/pipeline/spec", "internal/rules", "internal/timer", "pkg/event", "pkg/filters", "pkg/plugins", "internal/trace",
 	},
 	"internal/inspect/api": {"internal/access", "internal/fileerr", "internal/listener", "pkg/authz", "pkg/event", "internal/metrics"},

@@ -70,7 +70,7 @@ func New(o Options, config string) (*Fleet, error) {
 		f.Members = append(f.Members, o.node(fmt.Sprintf("member-%d", i), append(o.Args[:len(o.Args):len(o.Args)], "-config", f.file)...))
 	}
 	for i := range o.Workers {
-		f.Workers = append(f.Workers, o.node(fmt.Sprintf("worker-%d", i), append(append([]string{"worker"}, o.Args...), "-config", f.file)...))
+		f.Workers = append(f.Workers, o.node(fmt.Sprintf("worker-%d", i), append(append([]string{"worker", "-log-level", "debug"}, o.Args...), "-config", f.file)...))
 	}
 	for _, n := range f.Nodes() {
 		if err := os.MkdirAll(n.dir, 0o700); err != nil {
@@ -160,7 +160,7 @@ func (f *Fleet) Lost() (leaders, partitions int) {
 		leaders += n.Count("fleet: this member was deposed") + n.Count("fleet: the last cut did not reach NATS")
 	}
 	for _, n := range f.Workers {
-		partitions += n.Count("a partition was lost")
+		partitions += n.Count(`"level":"DEBUG","msg":"a partition was lost`) // one for each
 	}
 	return leaders, partitions
 }

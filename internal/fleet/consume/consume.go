@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltarouter/deltarouter/internal/complaints"
 	"github.com/deltarouter/deltarouter/internal/fleet/owner"
 )
 
@@ -63,6 +64,10 @@ type Config struct {
 	// again.
 	Open func(ctx context.Context, l *owner.Lease, done func(sequences ...uint64)) (Handler, error)
 	Log  *slog.Logger
+	// Route is the name of the route, for Complaints, which get what many partitions may have for
+	// one reason.
+	Route      string
+	Complaints *complaints.Log // nil: Hold makes them from Log
 
 	lose func() bool // of tests: loses a message on its way; nil: none
 }
@@ -90,6 +95,9 @@ func (c Config) Hold(ctx context.Context, l *owner.Lease) (again bool) {
 	if c.AckWait == 0 {
 		c.AckWait = defaultAckWait
 	}
+	if c.Complaints == nil {
+		c.Complaints = complaints.New(c.Log)
+	}
 	if c.Drain == 0 {
 		c.Drain = defaultDrain
 	}
@@ -100,7 +108,7 @@ func (c Config) Hold(ctx context.Context, l *owner.Lease) (again bool) {
 	}
 	defer s.remove(ctx)
 	if err := s.open(ctx); err != nil {
-		c.Log.Warn("a partition cannot be handled, trying again", slog.Any("err", err))
+		s.complain("a partition cannot be handled, trying again", err)
 		s.sleep(ctx, refusedPause)
 		return true
 	}
@@ -195,15 +203,21 @@ func (s *session) finish(ctx context.Context) {
 	defer cancel()
 	if !s.hand.wait(drain, nil, s.hand.empty) {
 		if ctx.Err() == nil {
-			s.Log.Info("a partition is handed over with messages in hand, which the next owner gets again", slog.Int("messages", s.hand.open()))
+			s.complain("a partition is handed over with messages in hand, which the next owner gets again", nil)
 		}
 		return
 	}
 	confirm, stop := context.WithTimeout(ctx, confirmWait)
 	defer stop()
 	if done := s.hand.wait(confirm, nil, s.hand.confirmed) && s.removed(confirm); !done && ctx.Err() == nil {
-		s.Log.Warn("a partition is handed over, but NATS has not confirmed in time that its messages are done: the next owner may get some again")
+		s.complain("a partition is handed over, but NATS has not confirmed in time that its messages are done: the next owner may get some again", nil)
 	}
+}
+
+// complain logs something that other partitions may have for the same reason.
+func (s *session) complain(message string, err error) {
+	s.Complaints.Say(slog.LevelWarn, message, err, slog.String("route", s.Route))
+	s.Log.Debug(message, slog.Any("err", err))
 }
 
 // removed waits until the leader of the stream has removed all messages that are done; false: ctx

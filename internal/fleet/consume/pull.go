@@ -91,6 +91,8 @@ func (s *session) receive(ctx context.Context, inbox string) (why reason, ended 
 	return 0, false
 }
 
+const onTheWay = "a message of a partition was lost on its way: taking the partition again"
+
 // missed reports whether the consumer has sent a message that has not arrived.
 func (s *session) missed(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -103,7 +105,7 @@ func (s *session) missed(ctx context.Context) bool {
 	if sent <= s.dseq || len(s.messages) > 0 {
 		return false
 	}
-	s.Log.Info("a message of a partition was lost on its way: taking the partition again", slog.Uint64("sent", sent), slog.Uint64("got", s.dseq))
+	s.complain(onTheWay, nil)
 	return true
 }
 
@@ -112,7 +114,7 @@ func (s *session) status(ctx context.Context, code, description string) (why rea
 	switch {
 	case code == statusNobody, strings.Contains(description, "Deleted"):
 		if s.gone(ctx) {
-			s.Log.Info("the consumer of a partition is gone: taking the partition again")
+			s.complain("the consumer of a partition is gone: taking the partition again", nil)
 			return gap, true
 		}
 		s.sleep(ctx, retryPause)
@@ -133,7 +135,7 @@ func (s *session) take(ctx context.Context, m *nats.Msg) (why reason, ended bool
 		return gap, true
 	}
 	if number != s.dseq+1 {
-		s.Log.Info("a message of a partition was lost on its way: taking the partition again", slog.Uint64("want", s.dseq+1), slog.Uint64("got", number))
+		s.complain(onTheWay, nil)
 		return gap, true
 	}
 	s.dseq = number
@@ -155,8 +157,8 @@ func (s *session) give(ctx context.Context, m *Message) (why reason, ended bool)
 	s.parts = append(s.parts, m.Sequence)
 	more, err := s.handler.Take(m, s.poison)
 	if err != nil {
-		s.Log.Error("a message cannot be handled, and the ones behind it wait: use the version and the configuration of the leader",
-			slog.Uint64("sequence", m.Sequence), slog.Any("err", err))
+		s.Complaints.Say(slog.LevelError, "a message cannot be handled, and the ones behind it wait: use the version and the configuration of the leader",
+			err, slog.String("route", s.Route))
 		s.hand.forget(s.parts...)
 		s.sleep(ctx, refusedPause)
 		if why = s.left(ctx); why == lost || why == released {

@@ -3,7 +3,6 @@ package consume
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strconv"
 	"strings"
 
@@ -26,7 +25,7 @@ func (s *session) prepare(ctx context.Context) bool {
 			return true
 		}
 		if tries++; tries%complainAfter == 0 && ctx.Err() == nil {
-			s.Log.Warn("a partition cannot be taken over yet, trying again", slog.Any("err", err))
+			s.complain("a partition cannot be taken over yet, trying again", err)
 		}
 		s.sleep(ctx, retryPause)
 		select {

@@ -3,7 +3,6 @@ package consume
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -41,7 +40,7 @@ func (s *session) resize(ctx context.Context) (why reason, ended bool) {
 		if errors.Is(err, jetstream.ErrConsumerDoesNotExist) || errors.Is(err, jetstream.ErrConsumerNotFound) {
 			return gap, true
 		}
-		s.Log.Info("the consumer of a partition cannot be changed for a message with many parts, trying again", slog.Any("err", err))
+		s.complain("the consumer of a partition cannot be changed for a message with many parts, trying again", err)
 		s.hand.keep()
 		s.sleep(ctx, retryPause)
 		select {

@@ -74,7 +74,7 @@ func serve(t *testing.T, conn *fleet.Conn, l *leader) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		must.Report(t, lookup.Serve(ctx, conn, l, slog.New(slog.DiscardHandler)))
+		must.Report(t, lookup.Serve(ctx, conn, l))
 	}()
 	stop = func() { cancel(); <-done }
 	t.Cleanup(stop)

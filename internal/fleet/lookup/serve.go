@@ -28,14 +28,14 @@ type Lookups interface {
 
 // Serve answers the look-ups of workers until ctx ends. The leader runs it while its caches are
 // open.
-func Serve(ctx context.Context, conn *fleet.Conn, from Lookups, log *slog.Logger) error {
+func Serve(ctx context.Context, conn *fleet.Conn, from Lookups) error {
 	requests := make(chan *nats.Msg, maxWaiting)
 	subscription, err := conn.NATS.ChanSubscribe(conn.Names.Lookup(), requests)
 	if err != nil {
 		return fmt.Errorf("the look-ups of workers cannot be answered: %w", err)
 	}
 	defer func() { _ = subscription.Unsubscribe() }() // an error means that the connection is closed
-	s := &server{conn: conn, from: from, log: log, id: nuid.Next()}
+	s := &server{conn: conn, from: from, id: nuid.Next()}
 	var all sync.WaitGroup
 	for range atOnce {
 		all.Go(func() { s.run(ctx, requests) })
@@ -47,7 +47,6 @@ func Serve(ctx context.Context, conn *fleet.Conn, from Lookups, log *slog.Logger
 type server struct {
 	conn *fleet.Conn
 	from Lookups
-	log  *slog.Logger
 	id   string
 }
 
@@ -77,7 +76,7 @@ func (s *server) answer(ctx context.Context, m *nats.Msg) {
 		}
 	}
 	if statusOf(err) == statusFailed && ctx.Err() == nil {
-		s.log.Warn("fleet: a look-up of a worker fails", "handler", r.Handler, "source", r.Source, "err", err)
+		s.conn.Complaints.Say(slog.LevelWarn, "fleet: a look-up of a worker fails", err, slog.String("handler", r.Handler), slog.String("source", r.Source))
 	}
 	for _, part := range parts(a, err, s.id) {
 		part.Subject = m.Reply

@@ -124,7 +124,7 @@ func (o *Owner) keep(ctx context.Context, p Partition, rank int) {
 		return
 	}
 	k := &keeper{
-		store: o.store, partition: p, worker: o.cfg.Worker, ttl: o.cfg.TTL, log: o.cfg.Log, hold: o.cfg.Hold,
+		store: o.store, partition: p, worker: o.cfg.Worker, ttl: o.cfg.TTL, route: o.records[p.Route].ID, log: o.cfg.Log, complaints: o.cfg.Complaints, hold: o.cfg.Hold,
 		give: make(chan struct{}), ended: make(chan struct{}),
 	}
 	k.first.Store(rank == 0)

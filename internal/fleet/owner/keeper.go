@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/complaints"
 )
 
 // Hold handles a partition while a lease is held. It returns when it has nothing in hand any more
@@ -21,8 +23,11 @@ type keeper struct {
 	partition Partition
 	worker    string // the process
 	ttl       time.Duration
+	route     string // the id of the route, which people know
 	log       *slog.Logger
 	hold      Hold
+
+	complaints *complaints.Log
 
 	// first: the worker is the one that should own the partition. Otherwise it stands in for that
 	// one, and takes the partition only from an owner that is gone.
@@ -177,8 +182,7 @@ func (k *keeper) lost(ctx context.Context, l *Lease, reason error) {
 	if !l.end() {
 		return
 	}
-	k.log.Warn("a partition was lost: the next owner gets the messages again that are not done", slog.String("partition", k.partition.String()),
-		slog.Uint64("epoch", l.Epoch), slog.String("confirmed", age.Round(time.Millisecond).String()+" ago"), slog.Any("err", reason))
+	k.complain("a partition was lost: the next owner gets the messages again that are not done", fmt.Errorf("%w, last confirmed %s ago", reason, age.Round(time.Millisecond)))
 	if errors.Is(reason, errTaken) {
 		return
 	}
@@ -310,5 +314,11 @@ func (k *keeper) free(ctx context.Context, l *Lease) {
 		case <-time.After(k.ttl / 20):
 		}
 	}
-	k.log.Warn("a partition could not be freed: another worker takes it when its lease ends", slog.String("partition", key))
+	k.complain("a partition could not be freed: another worker takes it when its lease ends", nil)
+}
+
+// complain logs something that other partitions may have for the same reason.
+func (k *keeper) complain(message string, err error) {
+	k.complaints.Say(slog.LevelWarn, message, err, slog.String("route", k.route))
+	k.log.Debug(message, slog.String("partition", k.partition.String()), slog.Any("err", err))
 }

@@ -1,14 +1,18 @@
 package owner
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/complaints"
 )
 
 const ttl = 10 * time.Second
@@ -146,7 +150,8 @@ func (w *watchmen) check() (owner string) {
 func newKeeper(name string, s Store, hold Hold) *keeper {
 	k := &keeper{
 		store: s, partition: part, worker: name, ttl: ttl, log: slog.New(slog.DiscardHandler), hold: hold,
-		give: make(chan struct{}), ended: make(chan struct{}),
+		complaints: complaints.New(slog.New(slog.DiscardHandler)),
+		give:       make(chan struct{}), ended: make(chan struct{}),
 	}
 	k.first.Store(true)
 	return k
@@ -213,6 +218,35 @@ func TestHandOver(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLostTogether: the partitions that a worker loses for one reason have one line in its log at
+// once, and one 10 s later, with the names of the routes instead of the keys of partitions.
+func TestLostTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		complain := complaints.New(slog.New(slog.NewTextHandler(&log, nil)))
+		var cut atomic.Bool
+		ctx, end := context.WithCancel(t.Context())
+		var ended sync.WaitGroup
+		for n := range 32 {
+			k := newKeeper("a", &link{shared: newShared(), cut: func() (there, back bool) { return cut.Load(), cut.Load() }},
+				func(ctx context.Context, _ *Lease) bool { <-ctx.Done(); return false })
+			k.partition, k.route, k.complaints = Partition{"0a1b2c3d", 1, n}, []string{"pods", "nodes"}[n%2], complain
+			ended.Go(func() { k.run(ctx) })
+		}
+		time.Sleep(2 * ttl)
+		cut.Store(true)
+		time.Sleep(2 * ttl)
+		end()
+		ended.Wait()
+		complain.Close()
+		text := log.String()
+		if n := strings.Count(text, "\n"); n != 2 || strings.Contains(text, "0a1b2c3d") || !strings.Contains(text, "times=31") ||
+			!strings.Contains(text, "pods") || !strings.Contains(text, "nodes") {
+			t.Errorf("%d lines:\n%s", n, text)
+		}
+	})
 }
 
 // An owner whose updates are not answered any more stops after 0.6 TTL by its own clock, counted

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltarouter/deltarouter/internal/complaints"
 )
 
 // Config is the configuration of an Owner.
@@ -26,6 +28,8 @@ type Config struct {
 	Hold   Hold
 	Empty  Empty
 	Log    *slog.Logger
+	// Complaints get what many partitions may have for one reason; nil: New makes them from Log.
+	Complaints *complaints.Log
 }
 
 // Owner takes the partitions that its worker should own, and gives those that another one should.
@@ -45,6 +49,9 @@ type Owner struct {
 
 // New returns an Owner that has not started.
 func New(cfg Config) *Owner {
+	if cfg.Complaints == nil {
+		cfg.Complaints = complaints.New(cfg.Log)
+	}
 	o := &Owner{
 		cfg: cfg, store: KV(cfg.Own), changed: make(chan struct{}, 1), begun: time.Now(), records: map[string]Record{},
 		keepers: map[Partition]*keeper{}, opened: map[string]uint64{}, foreign: map[string]string{},

@@ -28,7 +28,7 @@ const (
 // later head then, which has the rest.
 type mirror struct {
 	conn    *fleet.Conn
-	log     *slog.Logger
+	handler string
 	filter  string // the subjects of the handler
 	subject string // of the head
 	kv      *kv.Store
@@ -88,7 +88,7 @@ func (m *mirror) run(ctx context.Context) {
 			return
 		}
 		if !errors.Is(err, context.Canceled) {
-			m.log.Warn("fleet: the kv of a handler cannot be followed, trying again", "err", err)
+			m.conn.Complaints.Say(slog.LevelWarn, "fleet: the kv of a handler cannot be followed, trying again", err, slog.String("handler", m.handler))
 		}
 		_ = wait.Wait(ctx, 0) // the error is ctx's
 	}

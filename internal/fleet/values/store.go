@@ -49,7 +49,7 @@ func newStore(v *Values, handler string) *store {
 	return &store{
 		values: v, handler: handler, clock: v.clock, prefix: prefix, writer: nuid.Next(), turn: make(chan struct{}, 1),
 		mirror: &mirror{
-			conn: v.conn, log: v.log.With("handler", handler), filter: prefix + ">", subject: prefix + "h",
+			conn: v.conn, handler: handler, filter: prefix + ">", subject: prefix + "h",
 			kv: kv.New(v.clock, false), changed: make(chan struct{}),
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/complaints"
 	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/internal/timer"
@@ -77,7 +78,7 @@ func (r *fakeRoute) run(t *testing.T, cfg deliver.Config, sinks []sinkFunc, obje
 	for i, s := range sinks {
 		target := deliver.Target{Name: fmt.Sprintf("sink%d", i)}
 		if s != nil {
-			target.Sink = deliver.NewSink(target.Name, s, slog.New(slog.DiscardHandler), timer.NewFake(r.Now()))
+			target.Sink = deliver.NewSink(target.Name, "", s, complaints.New(slog.New(slog.DiscardHandler)), timer.NewFake(r.Now()))
 		}
 		cfg.Targets = append(cfg.Targets, target)
 		cfg.Count.Events = append(cfg.Count.Events, deliver.EventCounters{Delivered: counter{}, Retried: counter{}, Rejected: counter{}})

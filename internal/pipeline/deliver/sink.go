@@ -9,6 +9,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/backoff"
 	"github.com/deltarouter/deltarouter/internal/circuit"
+	"github.com/deltarouter/deltarouter/internal/complaints"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -29,8 +30,9 @@ type Sink struct {
 	*circuit.Breaker
 
 	name string
+	of   string // the only route that uses it; empty: it may be shared
 	sink plugins.Sink
-	log  *slog.Logger
+	log  *complaints.Log
 }
 
 // RefusedError is returned for an event that the open breaker did not let through, or that a
@@ -48,9 +50,10 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("sink %q is unavailable; next attempt at %s", e.Sink, e.Until.Format(time.RFC3339))
 }
 
-// NewSink puts a sink behind a closed breaker.
-func NewSink(name string, sink plugins.Sink, log *slog.Logger, clock timer.Clock) *Sink {
-	return &Sink{Breaker: circuit.New(clock, breakAfter, backoff.Policy{}), name: name, sink: sink, log: log}
+// NewSink puts a sink behind a closed breaker. of is the only route that uses it, for the log;
+// empty: it may be shared.
+func NewSink(name, of string, sink plugins.Sink, log *complaints.Log, clock timer.Clock) *Sink {
+	return &Sink{Breaker: circuit.New(clock, breakAfter, backoff.Policy{}), name: name, of: of, sink: sink, log: log}
 }
 
 // State returns whether the breaker is open; and then the time of the next probe, which may be in
@@ -113,15 +116,23 @@ func (b *Sink) recordResult(ctx context.Context, errs []error, permit circuit.Pe
 	switch {
 	case failure == nil:
 		if b.Succeeded() {
-			b.log.Info("sink is available again", slog.String("sink", b.name))
+			b.say(slog.LevelInfo, "sink is available again", nil)
 		}
 	case ctx.Err() != nil: // the end of the pipeline does not show that the sink is unavailable
 		b.Abandoned(permit)
 	default:
 		if opened, _ := b.Failed(permit, failure, min(later, longestPause)); opened && permit != circuit.Probe {
-			b.log.Warn("sink is unavailable; its routes wait and probe it", slog.String("sink", b.name), slog.Any("err", failure))
+			b.say(slog.LevelWarn, "sink is unavailable; its routes wait and probe it", failure)
 		}
 	}
+}
+
+func (b *Sink) say(level slog.Level, message string, err error) {
+	var about slog.Attr
+	if b.of != "" {
+		about = slog.String("route", b.of)
+	}
+	b.log.Say(level, message, err, about, slog.String("sink", b.name))
 }
 
 // Opened is 1 while the breaker is open, else 0.

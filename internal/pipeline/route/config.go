@@ -52,7 +52,7 @@ func breaker(env *Env, named *spec.NamedSink, breakers map[string]*deliver.Sink)
 	}
 	key := named.Breaker()
 	if breakers[key] == nil {
-		breakers[key] = deliver.NewSink(named.Name, named.Sink, env.Log, env.Clock)
+		breakers[key] = deliver.NewSink(named.Name, named.Of, named.Sink, env.Complaints, env.Clock)
 	}
 	return breakers[key]
 }

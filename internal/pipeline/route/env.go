@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/complaints"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline/backlog"
 	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
@@ -20,12 +21,14 @@ import (
 type Env struct {
 	backlog.Env
 
-	Log     *slog.Logger
-	Metrics *metrics.Metrics
-	Store   Store // nil: the pipeline is not durable
-	Letters deliver.DeadLetterer
-	Wheel   *timer.Wheel
-	Census  *rules.Census
+	Log *slog.Logger
+	// Complaints get what many routes or pipelines may have for one reason.
+	Complaints *complaints.Log
+	Metrics    *metrics.Metrics
+	Store      Store // nil: the pipeline is not durable
+	Letters    deliver.DeadLetterer
+	Wheel      *timer.Wheel
+	Census     *rules.Census
 
 	// Given is called with the events that a route has handed to a downstream route, see
 	// pipeline.Config.

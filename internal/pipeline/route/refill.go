@@ -41,7 +41,7 @@ func (r *refill) run(ctx context.Context) {
 				continue
 			}
 			r.Config().Count.Errors("read_back").Inc()
-			if r.complaints.may("read back", r.now()) {
+			if r.env.may(r.Config(), "read back") {
 				r.Config().Log.Error("the backlog on disk cannot be read; the route waits, and the read is retried every second", slog.Any("err", err))
 			}
 			pause.Reset(readAgain)

@@ -39,8 +39,7 @@ type Route struct {
 	ended        bool          // it was removed, and its workers are abandoned
 	installed    chan struct{} // closed when the previous configuration is no longer in use
 
-	refill     refill     // has no data under the lock
-	complaints complaints // has a lock of its own
+	refill refill // has no data under the lock
 }
 
 // New returns a route that has not started.
@@ -164,35 +163,17 @@ func (r *Route) Saved(onDisk int64) {
 	r.changed()
 }
 
-// complaintInterval is the least interval between equal log messages of a route.
-const complaintInterval = time.Minute
-
-// complaints are the recent log messages about failures.
-type complaints struct {
-	mu   sync.Mutex
-	last map[string]time.Time
+// may reports whether a message of a route was not logged in the last minute.
+func (e *Env) may(c *Config, message string) bool {
+	return e.Complaints.May(c.ID+"\x00"+message, e.Clock.Now())
 }
 
-// may reports whether a message was not logged in the last interval.
-func (c *complaints) may(message string, now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now.Sub(c.last[message]) < complaintInterval {
-		return false
-	}
-	if c.last == nil {
-		c.last = map[string]time.Time{}
-	}
-	c.last[message] = now
-	return true
-}
-
-// warn logs a message about failures, at most once in an interval, because there may be one for
-// each delta.
-func (c *complaints) warn(r *Route, message string, d *event.Delta, target string, err error) {
-	if c.may(message, r.now()) {
-		log := r.Config().Log
-		if r.env.Tracer.On() {
+// warn logs a message about failures, at most once a minute, because there may be one for each
+// delta, and one for each partition of the route.
+func (e *Env) warn(c *Config, message string, d *event.Delta, target string, err error) {
+	if e.may(c, message) {
+		log := c.Log
+		if e.Tracer.On() {
 			log = log.With(slog.String("traceId", trace.Of(d).String()))
 		}
 		log.Warn("deltas not delivered",

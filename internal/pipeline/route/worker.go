@@ -107,7 +107,7 @@ func (w *worker) Refused(d *event.Delta) { w.env.Refuse(w.Config().Name, d, fals
 
 // Complain implements deliver.Route.
 func (w *worker) Complain(message string, d *event.Delta, target string, err error) {
-	w.complaints.warn(w.Route, message, d, target, err)
+	w.env.warn(w.Config(), message, d, target, err)
 }
 
 // finish acks the entries that are done and releases the lanes. It returns false if the worker was

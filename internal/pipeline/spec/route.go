@@ -108,7 +108,8 @@ type NamedSink struct {
 	Name    string // identifies the sink in the progress of deltas, also in the checkpoint
 	Version string // differs for two sinks of one name; they do not share a breaker
 	Sink    plugins.Sink
-	InOrder bool // a Write may have several deltas of one key, see plugins.Ordered
+	Of      string // the only route with the sink, for the log; empty: others may have it
+	InOrder bool   // a Write may have several deltas of one key, see plugins.Ordered
 	// Behind are the names of the sinks to which the receiver delivers. A dead letter of one of them
 	// is redelivered to it alone, see transit.State.Only.
 	Behind []string

@@ -82,7 +82,7 @@ func (r *Remote) replace(route *pipeline.Route) {
 	if sink == nil {
 		return
 	}
-	to := pipeline.NamedSink{Name: work.SinkName, Version: sink.Version(), Sink: sink, InOrder: true}
+	to := pipeline.NamedSink{Name: work.SinkName, Version: sink.Version(), Sink: sink, Of: route.Name, InOrder: true}
 	for _, target := range route.Sinks {
 		to.Behind = append(to.Behind, target.Name)
 	}

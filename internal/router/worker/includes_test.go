@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,7 +48,7 @@ func TestIncluded(t *testing.T) {
 		"include: [{name: team, files: %q, namespaces: default, sources: pods, sinks: receiver, handlers: counter, partitions: 2}]\n", file), handlers)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
-	go func() { served <- lookup.Serve(ctx, f.conn, scoped{}, slog.New(slog.DiscardHandler)) }()
+	go func() { served <- lookup.Serve(ctx, f.conn, scoped{}) }()
 	t.Cleanup(func() { cancel(); must.Report(t, <-served) })
 	f.start()
 	s := f.sink("team/counted")

@@ -211,7 +211,7 @@ func (w *worker) openOwner(ctx context.Context) error {
 	}
 	w.owner = owner.New(owner.Config{
 		Own: own, Members: members, Worker: w.id, Version: w.opts.Version, Hash: w.plan.Config.Hash, Routes: hashes, TTL: ttl(w.plan.Config.Fleet), Hold: w.hold,
-		Empty: w.empty, Log: w.log,
+		Empty: w.empty, Log: w.log, Complaints: w.conn.Complaints,
 	})
 	w.mu.Lock()
 	w.open = true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"testing"
 
@@ -102,7 +101,7 @@ func TestServices(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
-	go func() { served <- lookup.Serve(ctx, f.conn, answers{}, slog.New(slog.DiscardHandler)) }()
+	go func() { served <- lookup.Serve(ctx, f.conn, answers{}) }()
 	t.Cleanup(func() { cancel(); must.Report(t, <-served) })
 
 	const versions = 6

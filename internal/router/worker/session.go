@@ -26,6 +26,7 @@ func (w *worker) hold(ctx context.Context, l *owner.Lease) (again bool) {
 	return consume.Config{
 		NATS: w.conn.NATS, JS: w.conn.JS, Stream: names.Work(), Filter: names.WorkFilter(r.ID, p.Generation, p.Number),
 		Prefix: names.ConsumerPrefix(r.ID, p.Generation, p.Number), Pending: r.pending, Drain: w.opts.DrainTimeout, Log: w.log.With(slog.String("route", r.Name)),
+		Route: r.Name, Complaints: w.conn.Complaints,
 		Open: func(ctx context.Context, l *owner.Lease, done func(...uint64)) (consume.Handler, error) {
 			return w.session(ctx, r, l, done)
 		},
@@ -71,7 +72,7 @@ func (w *worker) session(ctx context.Context, r *route, l *owner.Lease, done fun
 	s.ctx, s.end = context.WithCancel(ctx)
 	var err error
 	s.pipeline, err = pipeline.New(pipeline.Config{
-		Routes: []pipeline.Route{r.Route}, Metrics: w.env.Metrics, Log: w.log, DeadLetters: letters{s}, Clock: w.env.Clock,
+		Routes: []pipeline.Route{r.Route}, Metrics: w.env.Metrics, Log: w.log, Complaints: w.conn.Complaints, DeadLetters: letters{s}, Clock: w.env.Clock,
 		Permit: l.Valid, Settled: s.settled, Part: true,
 	})
 	if err != nil {

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,31 +24,6 @@ type link struct {
 	ensured atomic.Bool
 	// the last error of the server that concerns no single event, such as a missing permission
 	complain atomic.Pointer[error]
-}
-
-// complainInterval is the minimum interval between two logged messages of servers.
-const complainInterval = time.Minute
-
-// complaints logs messages of servers, at most one per interval, because a server may send one for
-// each event.
-type complaints struct {
-	mu      sync.Mutex
-	last    time.Time
-	skipped int
-}
-
-func (c *complaints) log(log *slog.Logger, err error) {
-	c.mu.Lock()
-	now := time.Now()
-	if !c.last.IsZero() && now.Sub(c.last) < complainInterval {
-		c.skipped++
-		c.mu.Unlock()
-		return
-	}
-	skipped := c.skipped
-	c.last, c.skipped = now, 0
-	c.mu.Unlock()
-	log.Warn("nats: the server complains", slog.Any("err", err), slog.Int("notLogged", skipped))
 }
 
 // dial connects. It reads all files of the configuration again. complain gets the errors of the

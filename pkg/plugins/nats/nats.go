@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltarouter/deltarouter/internal/complaints"
 	"github.com/deltarouter/deltarouter/internal/inorder"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -39,7 +40,7 @@ type sink struct {
 	log     *slog.Logger
 	dialing chan struct{} // contains one token; its holder may use and replace link
 	link    *link         // nil: there is no connection yet
-	said    complaints
+	said    *complaints.Log
 }
 
 func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
@@ -51,6 +52,7 @@ func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.said = complaints.New(s.log)
 	return s, nil
 }
 
@@ -91,7 +93,9 @@ func (s *sink) connect(ctx context.Context) (*link, error) {
 		}
 		s.link = nil
 	}
-	link, err := dial(ctx, &s.config, func(err error) { s.said.log(s.log, err) })
+	link, err := dial(ctx, &s.config, func(err error) {
+		s.said.Say(slog.LevelWarn, "nats: the server complains", err, slog.Attr{})
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -104,6 +108,7 @@ func (s *sink) connect(ctx context.Context) (*link, error) {
 func (s *sink) Close(ctx context.Context) error {
 	s.dialing <- struct{}{}
 	defer func() { <-s.dialing }()
+	defer s.said.Close()
 	if s.link == nil {
 		return nil
 	}
