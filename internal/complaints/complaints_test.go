@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,7 +16,7 @@ import (
 
 // logger returns a Log, and a function that returns the lines since its last call.
 func logger() (l *complaints.Log, lines func() []string) {
-	var text bytes.Buffer
+	var text buffer
 	handler := slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
@@ -23,9 +24,27 @@ func logger() (l *complaints.Log, lines func() []string) {
 		return a
 	}})
 	return complaints.New(slog.New(handler)), func() []string {
-		defer text.Reset()
-		return strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+		return strings.Split(strings.TrimSuffix(text.take(), "\n"), "\n")
 	}
+}
+
+// buffer collects the lines of timers and of the test.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.text.Reset()
+	return b.text.String()
 }
 
 // after moves the clock, and compares the lines that were logged until then.
