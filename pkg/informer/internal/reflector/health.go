@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,12 +27,10 @@ type Health struct {
 	log     *slog.Logger
 	heardAt atomic.Int64 // nanoseconds since 1970; 0: never
 
-	mu      sync.Mutex
-	synced  bool
-	reason  string
-	refused bool
-	logged  string // the reason that was logged last
-	relist  string // the reason of the next list
+	mu       sync.Mutex
+	synced   bool
+	problems [steps]problem
+	relist   string // the reason of the next list
 }
 
 // NewHealth returns the Health of a watch before its first request. watch is its name in logs.
@@ -42,7 +41,13 @@ func NewHealth(watch string, log *slog.Logger) *Health { return &Health{watch: w
 func (h *Health) State() (synced bool, reason string, refused bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.synced, h.reason, h.refused
+	for _, p := range h.problems {
+		refused = refused || p.refused
+		if reason == "" {
+			reason = p.reason
+		}
+	}
+	return h.synced, reason, refused
 }
 
 // SetSynced sets whether the store has all objects.
@@ -62,31 +67,6 @@ func (h *Health) Silence() time.Duration {
 		return 0
 	}
 	return time.Since(time.Unix(0, at))
-}
-
-// reached records a successful request.
-func (h *Health) reached() {
-	h.Heard()
-	h.mu.Lock()
-	recovered := h.reason != ""
-	h.reason, h.logged, h.refused = "", "", false
-	h.mu.Unlock()
-	if recovered {
-		h.log.Info("the API server answers", "watch", h.watch)
-	}
-}
-
-// failing records why no changes arrive at the moment, and logs the reason when it changes.
-func (h *Health) failing(err error) {
-	reason := strings.TrimSpace(err.Error())
-	h.mu.Lock()
-	known := h.logged == reason
-	h.reason, h.logged = reason, reason
-	h.refused = apierrors.IsForbidden(err) || errors.Is(err, client.ErrAbsent) || errors.As(err, new(*client.UnservedError))
-	h.mu.Unlock()
-	if !known {
-		h.log.Warn("cannot list or watch; retrying", "watch", h.watch, "err", reason)
-	}
 }
 
 // noteError records the error as the possible reason of the next list.
@@ -129,4 +109,97 @@ func (h *Health) TakeRelistReason() string {
 	reason := cmp.Or(h.relist, "restarted")
 	h.relist = ""
 	return reason
+}
+
+// step is a step on the way to the changes of a resource. Only its own success removes its problem:
+// the other steps may succeed while it fails.
+type step int
+
+const (
+	// stepDiscovery succeeds when discovery has the resource.
+	stepDiscovery step = iota
+	// stepIdentity succeeds when the cluster is known to be the same, or another one.
+	stepIdentity
+	// stepList succeeds when all objects have arrived, in a list or a stream of initial events, or
+	// when they are not needed because a watch resumes.
+	stepList
+	// stepOpen succeeds when the API server begins to answer the request of a watch.
+	stepOpen
+	// stepStream succeeds when the open watch brings an event or a bookmark, or lasts.
+	stepStream
+	// stepProbe succeeds when the API server would open the watch again, or does so.
+	stepProbe
+
+	steps
+)
+
+// stepError is an error of another step than the one that failed because of it.
+type stepError struct {
+	error
+
+	step step
+}
+
+func (e *stepError) Unwrap() error { return e.error }
+
+// reasonOf returns an error without its step.
+func reasonOf(err error) error {
+	if other := (*stepError)(nil); errors.As(err, &other) {
+		return other.error
+	}
+	return err
+}
+
+// problem is why a step fails; the zero value: it does not.
+type problem struct {
+	reason  string
+	refused bool
+	logged  string // the reason that was logged last, without its variable parts
+}
+
+// variable matches the parts of a reason that differ in each attempt: times and ports.
+var variable = regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)?|:\d+\b`)
+
+// healthy records the success of steps.
+func (h *Health) healthy(succeeded ...step) {
+	h.Heard()
+	h.mu.Lock()
+	before := h.problems != [steps]problem{}
+	for _, s := range succeeded {
+		h.problems[s] = problem{}
+	}
+	after := h.problems != [steps]problem{}
+	h.mu.Unlock()
+	if before && !after {
+		h.log.Info("the API server answers", "watch", h.watch)
+	}
+}
+
+// failing records why a step fails, and logs the reason when it changes.
+func (h *Health) failing(s step, err error) {
+	if reason, logged := h.note(s, err, true); !logged {
+		h.log.Warn("cannot list or watch; retrying", "watch", h.watch, "err", reason)
+	}
+}
+
+// expected is failing without the log, for a failure that happens in normal operation.
+func (h *Health) expected(s step, err error) { h.note(s, err, false) }
+
+// note records why a step fails. logged: the reason was logged last. logs: it will be.
+func (h *Health) note(s step, err error, logs bool) (reason string, logged bool) {
+	if other := (*stepError)(nil); errors.As(err, &other) {
+		s = other.step
+	}
+	reason = strings.TrimSpace(err.Error())
+	constant := variable.ReplaceAllString(reason, "")
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := &h.problems[s]
+	p.reason, logged = reason, p.logged == constant
+	if logs {
+		p.logged = constant
+	}
+	p.refused = apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || errors.Is(err, client.ErrAbsent) ||
+		errors.As(err, new(*client.UnservedError))
+	return reason, logged
 }

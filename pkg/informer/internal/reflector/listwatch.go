@@ -61,7 +61,7 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 	if opts.Continue == "" {
 		lw.cfg.Target.reach(lw.cfg.Target.format.Load())
 		lw.cfg.Late.begin()
-		if err := lw.retry(ctx, func() error { return lw.prober.willList(ctx) }); err != nil {
+		if err := lw.retry(ctx, stepList, func() error { return lw.prober.willList(ctx) }); err != nil {
 			return nil, err
 		}
 	}
@@ -72,6 +72,9 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 		list, err := lw.page(ctx, opts)
 		if err != nil {
 			return nil, err // not list: a nil *List in an interface is not nil
+		}
+		if list.Continue == "" {
+			lw.cfg.Health.healthy(stepList)
 		}
 		return list, nil
 	}
@@ -84,11 +87,12 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 		return lw.page(ctx, opts)
 	})
 	if errors.Is(err, client.ErrIncomplete) {
-		lw.cfg.Health.failing(err)
+		lw.cfg.Health.failing(stepList, err)
 	}
 	if err != nil {
 		return nil, err
 	}
+	lw.cfg.Health.healthy(stepList)
 	return list, nil
 }
 
@@ -101,10 +105,13 @@ func (lw *listerWatcher) tooOld(version string) bool {
 
 // page requests a page of a list; the server may send the whole list.
 func (lw *listerWatcher) page(ctx context.Context, opts metav1.ListOptions) (list *internalversion.List, err error) {
-	err = lw.retry(ctx, func() (err error) {
+	err = lw.retry(ctx, stepList, func() (err error) {
 		list, err = lw.cfg.readPage(ctx, lw.cfg.Target.Path(), opts)
 		return err
 	})
+	if client.IsExpired(err) && opts.ResourceVersion == "" && opts.Continue == "" {
+		lw.cfg.Health.failing(stepList, err) // the Reflector has no other list to ask for
+	}
 	return list, err
 }
 
@@ -164,7 +171,11 @@ func (lw *listerWatcher) noInitialEvents() error {
 // watch for one with initial events.
 func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resumed bool) (r *reader, err error) {
 	opts.Watch = true
-	err = lw.retry(ctx, func() error {
+	of := stepOpen
+	if opts.SendInitialEvents != nil {
+		of = stepList
+	}
+	err = lw.retry(ctx, of, func() error {
 		if opts.SendInitialEvents == nil {
 			if err := lw.prober.mayResume(ctx); err != nil && !cannotProbe(err) {
 				return err
@@ -198,6 +209,7 @@ func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resu
 			silence *= 4
 		}
 		body := client.NewBody(resp.Body, silence, func(error) { _ = resp.Body.Close() })
+		lw.cfg.Health.healthy(stepOpen, stepProbe)
 		r = lw.read(&stream{ctx: ctx, cancel: cancel, body: body, opts: opts, resumed: resumed, format: format})
 		return nil
 	})
@@ -208,11 +220,7 @@ func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resu
 func (lw *listerWatcher) read(s *stream) *reader {
 	r := newReader(lw.cfg, lw.quirks, s)
 	lw.running.RLock()
-	closed := lw.prober.opened(r.Stop)
-	r.start(func() {
-		closed()
-		lw.running.RUnlock()
-	})
+	r.start(lw.prober.opened(r.Stop), lw.running.RUnlock)
 	return r
 }
 
@@ -248,13 +256,13 @@ func (c *Config) readPage(ctx context.Context, path string, opts metav1.ListOpti
 	return l.Read()
 }
 
-// retry calls try until it succeeds or fails for good.
-func (lw *listerWatcher) retry(ctx context.Context, try func() error) error {
+// retry calls try, a part of a step, until it succeeds or fails for good.
+func (lw *listerWatcher) retry(ctx context.Context, of step, try func() error) error {
 	pause := backoff.Series{Policy: lw.cfg.Backoff}
 	for {
 		err := try()
 		if err == nil || errors.Is(err, errNoStream) {
-			lw.cfg.Health.reached()
+			lw.cfg.Health.Heard()
 			return err
 		}
 		if ctx.Err() != nil {
@@ -263,15 +271,17 @@ func (lw *listerWatcher) retry(ctx context.Context, try func() error) error {
 		lw.cfg.Health.noteError(err)
 		switch {
 		case client.IsExpired(err), client.IsAhead(err):
+			lw.cfg.Health.expected(stepList, err) // a list, or another one, follows
 			return err
 		case apierrors.IsNotFound(err):
+			lw.cfg.Health.failing(of, err)
 			lw.gone()
 			return err
 		case client.IsAnswer(err), errors.Is(err, wire.ErrNoList):
-			lw.cfg.Health.failing(err)
+			lw.cfg.Health.failing(of, err)
 			return err
 		}
-		lw.cfg.Health.failing(err)
+		lw.cfg.Health.failing(of, err)
 		if err := pause.Wait(ctx, client.RetryAfter(err)); err != nil {
 			return err
 		}
@@ -291,7 +301,7 @@ func (lw *listerWatcher) resume(ctx context.Context, timeout *int64) (*reader, e
 // resourceVersion of the state.
 func (lw *listerWatcher) resumeList(ctx context.Context) (runtime.Object, error) {
 	from := lw.cfg.State.Position.From()
-	err := lw.retry(ctx, func() error { return lw.prober.mayResume(ctx) })
+	err := lw.retry(ctx, stepOpen, func() error { return lw.prober.mayResume(ctx) })
 	lw.resumed(ctx, err)
 	list := &internalversion.List{Items: []runtime.Object{}}
 	list.ResourceVersion = from
@@ -303,6 +313,7 @@ func (lw *listerWatcher) resumed(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		lw.cfg.Plan.Resumed()
+		lw.cfg.Health.healthy(stepList)
 	case ctx.Err() == nil && !apierrors.IsNotFound(err):
 		lw.cfg.Plan.MustList()
 	}

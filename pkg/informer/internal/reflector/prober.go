@@ -27,11 +27,14 @@ type prober struct {
 }
 
 // openWatch is an open watch.
-type openWatch struct{ stop func() }
+type openWatch struct {
+	stop    func()
+	lasting bool // it was open at an earlier probe; for the patrol
+}
 
-// opened records an open watch, which stop ends, until closed is called.
-func (p *prober) opened(stop func()) (closed func()) {
-	w := &openWatch{stop}
+// opened records an open watch, which stop ends, until over is called.
+func (p *prober) opened(stop func()) (over func()) {
+	w := &openWatch{stop: stop}
 	p.open.Store(w)
 	return func() { p.open.CompareAndSwap(w, nil) }
 }
@@ -65,7 +68,7 @@ func (p *prober) willList(ctx context.Context) error {
 	if p.found.Swap(nil) != nil {
 		plan.SetLatest()
 	}
-	cluster, err := p.cfg.Identity.Identity(ctx, 0)
+	cluster, err := p.identity(ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -78,13 +81,23 @@ func (p *prober) willList(ctx context.Context) error {
 	return nil
 }
 
+// identity requests the identity of the cluster.
+func (p *prober) identity(ctx context.Context, maxAge time.Duration) (cluster string, err error) {
+	cluster, err = p.cfg.Identity.Identity(ctx, maxAge)
+	if err != nil {
+		return "", &stepError{err, stepIdentity}
+	}
+	p.cfg.Health.healthy(stepIdentity)
+	return cluster, nil
+}
+
 // probe requests the identity of the cluster (an answer of maxAge suffices) and the resourceVersion
 // of the API server. After a restored backup it is lower than ours, and a watch from ours would
 // receive no events until the server reaches it again. The list has no resourceVersion: it is a
 // quorum read, so that a replica of the API server that lags behind is not taken for a restored
 // backup.
 func (p *prober) probe(ctx context.Context, from string, maxAge time.Duration) (version string, err error) {
-	cluster, err := p.cfg.Identity.Identity(ctx, maxAge)
+	cluster, err := p.identity(ctx, maxAge)
 	if err != nil {
 		return "", err
 	}
@@ -135,12 +148,16 @@ func (p *prober) inspect(ctx context.Context, w *openWatch) {
 		return
 	case err == nil:
 		p.probed.Store(true)
-		p.cfg.Health.reached()
+		p.cfg.Health.healthy(stepProbe)
+		if w.lasting && p.open.Load() == w {
+			p.cfg.Health.healthy(stepStream)
+		}
+		w.lasting = true
 		return
 	case !isUseless(err):
 		// A client that may only watch is refused each time; that does not concern the watch.
 		if p.open.Load() == w && (p.probed.Load() || !cannotProbe(err)) {
-			p.cfg.Health.failing(fmt.Errorf("the watch is open, but would not be opened again: %w", err))
+			p.cfg.Health.failing(stepProbe, fmt.Errorf("the watch is open, but would not be opened again: %w", reasonOf(err)))
 		}
 		return
 	}

@@ -67,7 +67,7 @@ func (r *Reflector) resolve(ctx context.Context) bool {
 			err = r.cfg.Target.misplaced()
 		}
 		if err == nil {
-			r.cfg.Health.reached()
+			r.cfg.Health.healthy(stepDiscovery)
 			r.cfg.Target.discovered(found)
 			return true
 		}
@@ -81,7 +81,7 @@ func (r *Reflector) resolve(ctx context.Context) bool {
 		} else {
 			absent.failed()
 		}
-		r.cfg.Health.failing(fmt.Errorf("resource %s: %w", client.ResourceName(r.cfg.Target.GVR), err))
+		r.cfg.Health.failing(stepDiscovery, fmt.Errorf("resource %s: %w", client.ResourceName(r.cfg.Target.GVR), err))
 		if pause.Wait(ctx, client.RetryAfter(err)) != nil {
 			return false
 		}

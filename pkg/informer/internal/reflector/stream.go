@@ -50,7 +50,7 @@ type reader struct {
 	out    chan watch.Event
 	cancel context.CancelFunc
 	done   <-chan struct{}
-	closed func() // called when the reader has ended
+	over   func() // called when the stream has ended
 	// initial: the stream starts with the existing objects, and a bookmark ends them. lag fires if
 	// neither arrives.
 	initial bool
@@ -59,6 +59,7 @@ type reader struct {
 	began   time.Time
 	version string // the resourceVersion that the Reflector has, until the first event
 	sent    bool   // an event was sent
+	proved  bool   // an event or a bookmark came that is no error, nor an initial event
 	told    bool   // the API server has said why it ends the stream
 }
 
@@ -94,10 +95,14 @@ func newReader(cfg *Config, q *quirks, s *stream) *reader {
 	return r
 }
 
-// start reads until the stream ends, and then calls closed.
-func (r *reader) start(closed func()) {
-	r.closed = closed
-	go r.run()
+// start reads until the stream ends, and then calls over, and closed when the Reflector has
+// everything.
+func (r *reader) start(over, closed func()) {
+	r.over = over
+	go func() {
+		defer closed()
+		r.run()
+	}()
 }
 
 // Stop implements watch.Interface.
@@ -156,7 +161,7 @@ func (r *reader) overdue() {
 }
 
 func (r *reader) run() {
-	defer r.closed()
+	defer r.over()
 	if r.limit != nil {
 		defer r.limit.Stop()
 	}
@@ -171,6 +176,7 @@ func (r *reader) run() {
 			}
 		}
 		if err != nil {
+			r.over()
 			r.ended(err)
 			r.linger()
 			return
@@ -179,8 +185,12 @@ func (r *reader) run() {
 		if r.initial {
 			known = r.begin(&e)
 		}
-		if e.Type == watch.Error {
+		switch {
+		case e.Type == watch.Error:
 			r.failed(apierrors.FromObject(e.Object))
+		case !r.initial && !r.proved:
+			r.proved = true
+			r.cfg.Health.healthy(stepStream)
 		}
 		if !r.send(e) {
 			return
@@ -195,6 +205,14 @@ func (r *reader) run() {
 func (r *reader) failed(err error) {
 	r.told = true
 	r.cfg.Health.noteError(err)
+	switch {
+	case client.IsExpired(err):
+		r.cfg.Health.expected(stepList, err)
+	case r.initial:
+		r.cfg.Health.failing(stepList, err)
+	default:
+		r.cfg.Health.failing(stepStream, err)
+	}
 	if r.initial && r.version == "" && client.IsExpired(err) {
 		r.cfg.Log.Warn("the API server rejects a stream of initial events as expired although it begins now; listing instead", "watch", r.cfg.Name, "err", err)
 		r.quirks.initialExpired.Store(true)
@@ -214,6 +232,7 @@ func (r *reader) begin(e *watch.Event) (version string) {
 			r.lag.end()
 			r.limit.Stop()
 			r.events.Calm()
+			r.cfg.Health.healthy(stepList)
 			return o.ResourceVersion
 		}
 	}
@@ -304,9 +323,18 @@ func (r *reader) ended(err error) {
 		}})
 		return
 	}
-	if r.initial && !r.told {
+	foreign := errors.Is(err, wire.ErrNotJSON) || errors.Is(err, wire.ErrNotWatch)
+	switch {
+	case r.told:
+	case r.initial:
 		r.quirks.unfinished.Add(1)
-		r.cfg.Health.failing(errUnfinished)
+		if foreign {
+			r.cfg.Health.failing(stepList, err)
+		} else {
+			r.cfg.Health.failing(stepList, errUnfinished)
+		}
+	case foreign:
+		r.cfg.Health.failing(stepStream, err)
 	}
 	r.cfg.Health.noteError(err)
 	switch {
@@ -314,8 +342,6 @@ func (r *reader) ended(err error) {
 		// the idle connections may be dead too
 		r.cfg.Client.Close()
 		r.cfg.Log.Debug("watch was silent", "watch", r.cfg.Name)
-	case errors.Is(err, wire.ErrNotJSON), errors.Is(err, wire.ErrNotWatch):
-		r.cfg.Log.Error("watch ended", "watch", r.cfg.Name, "err", err)
 	default: // the API server ends watches every few minutes, and connections break
 		r.cfg.Log.Debug("watch ended", "watch", r.cfg.Name, "err", err)
 	}

@@ -181,9 +181,9 @@ var (
 	errNoVersion = errors.New("metadata.resourceVersion is missing")
 	// errOutside says that the namespace of an object is not kept.
 	errOutside = errors.New("in another namespace")
-	errNoEvent = fmt.Errorf("%w event: type or object is missing or unknown", ErrNotWatch)
+	errNoEvent = fmt.Errorf("%w: the type or the object of an event is missing or unknown", ErrNotWatch)
 	// ErrNotWatch says that a response is not a stream of watch events.
-	ErrNotWatch = errors.New("the API server sent something that is not a watch")
+	ErrNotWatch = errors.New("the API server sent something that is not a watch (does a proxy before it ask for a login?)")
 )
 
 // broken describes an event that cannot be read, so that the watch can continue behind it.

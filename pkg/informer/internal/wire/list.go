@@ -58,7 +58,7 @@ func (l *Listing) Read() (*internalversion.List, error) {
 }
 
 // ErrNoList says that a response is not a list.
-var ErrNoList = errors.New("the API server sent something that is not a list")
+var ErrNoList = errors.New("the API server sent something that is not a list (does a proxy before it ask for a login?)")
 
 func (l *Listing) member(key string) error {
 	if c, err := l.in.peek(); err != nil || key == "items" && c == '[' {

@@ -18,7 +18,7 @@ const (
 var (
 	errTooBig = fmt.Errorf("larger than %d MiB", MaxObject>>20)
 	// ErrNotJSON says that a response is not JSON.
-	ErrNotJSON = errors.New("the API server sent something that is not JSON")
+	ErrNotJSON = errors.New("the API server sent something that is not JSON (does a proxy before it ask for a login?)")
 )
 
 // Stream cuts a response body into the texts of JSON values. Texts are views into its buffer and
