@@ -155,6 +155,24 @@ func TestPositionOfOneVersion(t *testing.T) {
 	}
 }
 
+// A resumed watch receives the events of the last saved version again. The end of an object that was
+// saved as gone is not told once more for the intent of its last state.
+func TestRepeatedEnd(t *testing.T) {
+	for reached, want := range map[string]string{"": "deleted a@5", "5": "", "6": ""} {
+		var deltas record
+		w, _ := newWatch(&deltas)
+		w.Restore(Restored{Applied: "4", Reached: reached, Intents: []*event.Object{podAt(t, "a", "a", "4", "")}})
+		w.state.SetResumeTarget("9")
+		w.plan.Resumed()
+		s := w.applier.Store(t.Context())
+		must.Succeed(t, s.Replace(nil, "4"))
+		tell(t, s, "deleted a@5")
+		if got := strings.Join(deltas, ","); got != want {
+			t.Errorf("saved at %q: %q, want %q", reached, got, want)
+		}
+	}
+}
+
 // Servers that stand in for others send events that are older than the position. The state of their
 // object decides.
 func TestOlderEvents(t *testing.T) {

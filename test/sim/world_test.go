@@ -321,7 +321,7 @@ func (w *world) quiet() {
 		return
 	}
 	for _, r := range w.routes {
-		if r.onFailure == "pause" && w.r.refused() {
+		if r.onFailure == "pause" && (w.r.refused() || r.maxAge) {
 			return // it continues only now
 		}
 	}

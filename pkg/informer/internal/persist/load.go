@@ -146,7 +146,7 @@ func (s *State) Restore(r *Restored) {
 	}
 	s.Position.cluster, s.Position.fed, s.Position.relisting = r.Cluster, r.Applied, r.Relisting
 	if Lower(r.Applied, r.Reached) {
-		s.Position.open = r.Reached
+		s.Position.open, s.Position.saved = r.Reached, r.Reached
 	}
 	if s.dirty != nil {
 		s.dirty.cluster, s.dirty.fed, s.dirty.reached, s.dirty.relisting, s.dirty.kept = r.Cluster, r.Applied, s.Position.reached(), r.Relisting, r.Kept

@@ -22,6 +22,7 @@ type Position struct {
 	fed       string // the resourceVersion up to which everything is applied; see also NeverExisted
 	open      string // of the last events or bookmark; more events of it may follow. Empty: there were none above fed
 	marked    bool   // the last was a bookmark of open
+	saved     string // reached when the state that was restored was saved; empty: later than that
 	relisting bool   // a list is partly applied
 }
 
@@ -86,7 +87,16 @@ func (p *Position) bookmark(version string) {
 }
 
 // listed records that everything up to a version is applied.
-func (p *Position) listed(version string) { p.fed, p.open, p.marked = version, "", false }
+func (p *Position) listed(version string) { p.fed, p.open, p.marked, p.saved = version, "", false, "" }
+
+// Repeats reports whether an event of a version surely repeats a former run's, if it ends an object
+// that the restored store does not have: the run would have had the object, and has saved a state of
+// that version or a later one.
+func (p *Position) Repeats(version string) bool {
+	p.cut.Lock()
+	defer p.cut.Unlock()
+	return p.saved != "" && NotAbove(version, p.saved)
+}
 
 // Is reports whether the objects are of that cluster. If their cluster is unknown, it is set to
 // that one.
