@@ -45,11 +45,11 @@ var alertCases = map[string]alertCase{
 		quiet:       series{`deltarouter_source_synced{source="pods"}`: "1+0x60"},
 	},
 	"DeltarouterSourceStale": {
-		fires: series{`deltarouter_source_last_contact_seconds{source="pods"}`: "301+0x30"}, early: "4m", at: "5m",
+		fires: series{`deltarouter_source_unproven_seconds{source="pods"}`: "301+0x30"}, early: "4m", at: "5m",
 		labels:      map[string]string{"source": "pods"},
-		summary:     "Source pods has no contact to the API server.",
-		description: "The API server last answered source pods 5m 1s ago. Changes since then are not delivered yet.",
-		quiet:       series{`deltarouter_source_last_contact_seconds{source="pods"}`: "300+0x60"},
+		summary:     "Source pods may miss changes.",
+		description: "Source pods got no event, bookmark or list for 5m 1s. Changes since then may not be delivered yet.",
+		quiet:       series{`deltarouter_source_unproven_seconds{source="pods"}`: "300+0x60"},
 	},
 	"DeltarouterBacklogOld": {
 		fires: series{`deltarouter_route_oldest_pending_seconds{route="alerts"}`: "901+0x30"}, early: "4m", at: "5m",
@@ -159,5 +159,7 @@ var moreCases = []struct {
 	// a restart of the router is no dead letter
 	{"DeltarouterDeadLetters", series{`deltarouter_route_deltas_total{route="alerts", result="dead_lettered"}`: "7+0x10 0+0x60"}, "15m", false},
 	// a source that recovers in time
-	{"DeltarouterSourceStale", series{`deltarouter_source_last_contact_seconds{source="pods"}`: "0+60x8 0+0x60"}, "15m", false},
+	{"DeltarouterSourceStale", series{`deltarouter_source_unproven_seconds{source="pods"}`: "0+60x8 0+0x60"}, "15m", false},
+	// a quiet source of an API server without bookmarks is listed every eight minutes
+	{"DeltarouterSourceStale", series{`deltarouter_source_unproven_seconds{source="pods"}`: "0+60x8 0+60x8 0+60x8 0+60x8"}, "26m", false},
 }

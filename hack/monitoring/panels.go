@@ -94,7 +94,7 @@ func sources() row {
 		{title: "Deltas seen", unit: "cps", queries: one(`sum by (source, op) (rate(deltarouter_source_deltas_total{$I}[$T]))`, "{{source}} {{op}}")},
 		{title: "Objects in the cache", unit: "short", queries: one(`sum by (source) (deltarouter_source_objects{$I})`, "{{source}}")},
 		{title: "Bytes in the cache", unit: "bytes", queries: one(`sum by (source) (deltarouter_source_bytes{$I})`, "{{source}}")},
-		{title: "Last contact with the API server", unit: "s", queries: one(`max by (source) (deltarouter_source_last_contact_seconds{$I})`, "{{source}}")},
+		{title: "Since the last proof that nothing is missing", unit: "s", queries: one(`max by (source) (deltarouter_source_unproven_seconds{$I})`, "{{source}}")},
 		{title: "Relists", unit: "short", queries: one(`sum by (source, reason) (increase(deltarouter_source_relists_total{$I}[$T]))`, "{{source}} {{reason}}")},
 		{title: "Unreadable objects, failed indexes", unit: "short", queries: []query{
 			{`sum by (source) (increase(deltarouter_source_object_errors_total{$I}[$T]))`, "{{source}} objects"},

@@ -57,9 +57,9 @@ func sourceAlerts() []Alert {
 		Description: "Source {{ $labels.source }} has had no complete list of its objects for over 10 minutes. Its routes deliver nothing.",
 	}, {
 		Name: "DeltarouterSourceStale", Severity: Warning, For: 5 * time.Minute,
-		Expr:        `deltarouter_source_last_contact_seconds > 300`,
-		Summary:     "Source {{ $labels.source }} has no contact to the API server.",
-		Description: "The API server last answered source {{ $labels.source }} {{ $value | humanizeDuration }} ago. Changes since then are not delivered yet.",
+		Expr:        `deltarouter_source_unproven_seconds > 300`,
+		Summary:     "Source {{ $labels.source }} may miss changes.",
+		Description: "Source {{ $labels.source }} got no event, bookmark or list for {{ $value | humanizeDuration }}. Changes since then may not be delivered yet.",
 	}}
 }
 

@@ -64,9 +64,11 @@ type Metrics struct {
 	SourceObjects   *prometheus.GaugeVec     // source
 	SourceBytes     *prometheus.GaugeVec     // source
 	// source: seconds since the last contact with the API server
-	SourceStale  *prometheus.GaugeVec
-	Relists      *prometheus.CounterVec // source, reason
-	ObjectErrors *prometheus.CounterVec // source: objects that could not be read
+	SourceStale *prometheus.GaugeVec
+	// source: seconds since the last proof that no change is missing
+	SourceUnproven *prometheus.GaugeVec
+	Relists        *prometheus.CounterVec // source, reason
+	ObjectErrors   *prometheus.CounterVec // source: objects that could not be read
 	// source, index: evaluations that failed and indexed no value
 	IndexErrors *prometheus.CounterVec
 	GuestMemory *prometheus.GaugeVec   // handler: bytes
@@ -120,6 +122,8 @@ func New() *Metrics {
 	m.SourceObjects = m.gauge("source_objects", "Objects in the cache.", "source")
 	m.SourceBytes = m.gauge("source_bytes", "Bytes of the objects in the cache, of which those at rest are compressed.", "source")
 	m.SourceStale = m.gauge("source_last_contact_seconds", "Time since the last contact with the API server.", "source")
+	m.SourceUnproven = m.gauge("source_unproven_seconds",
+		"Time since the last proof that the source misses no change: an event, a bookmark, a list, or an answer that has nothing newer.", "source")
 	m.Relists = m.counter("source_relists_total", "Full lists after the first.", "source", "reason")
 	m.ObjectErrors = m.counter("source_object_errors_total", "Objects that could not be read; they were skipped or delivered without their content.", "source")
 	m.IndexErrors = m.counter("source_index_errors_total", "Index expressions that failed on an object and indexed no value.", "source", "index")
@@ -163,7 +167,7 @@ func (m *Metrics) ForgetSource(name string) {
 	for _, v := range []interface {
 		DeletePartialMatch(labels prometheus.Labels) int
 	}{
-		m.Deltas, m.SourceSynced, m.SourceObjects, m.SourceBytes, m.SourceStale, m.Relists, m.ObjectErrors, m.IndexErrors,
+		m.Deltas, m.SourceSynced, m.SourceObjects, m.SourceBytes, m.SourceStale, m.SourceUnproven, m.Relists, m.ObjectErrors, m.IndexErrors,
 	} {
 		v.DeletePartialMatch(source)
 	}

@@ -14,6 +14,6 @@ var exceptions = map[string]exception{
 	"files cmd/router":                    {20, "one file per command"},
 	"methods internal/checkpoint.DB":      {34, "each part of the state has its reads and writes, in one file"},
 	"fields pkg/config.Route":             {30, "the keys of a route"},
-	"fields internal/metrics.Metrics":     {38, "one field per metric"},
+	"fields internal/metrics.Metrics":     {39, "one field per metric"},
 	"fields internal/pipeline/spec.Route": {32, "the keys of a route"},
 }

@@ -47,6 +47,7 @@ type Source struct {
 	metrics                           *metrics.Metrics
 	deltas                            [event.Sync + 1]counter
 	objects, bytes, isSynced, isStale gauge
+	unproven                          gauge
 	bad                               counter
 }
 
@@ -55,7 +56,7 @@ func NewSource(name string, m *metrics.Metrics) *Source {
 	s := &Source{
 		Name: name, synced: make(chan struct{}), metrics: m,
 		objects: m.SourceObjects.WithLabelValues(name), bytes: m.SourceBytes.WithLabelValues(name),
-		isStale: m.SourceStale.WithLabelValues(name), isSynced: m.SourceSynced.WithLabelValues(name),
+		isStale: m.SourceStale.WithLabelValues(name), unproven: m.SourceUnproven.WithLabelValues(name), isSynced: m.SourceSynced.WithLabelValues(name),
 		bad: m.ObjectErrors.WithLabelValues(name),
 	}
 	for _, op := range event.SourceOps() {
@@ -108,14 +109,15 @@ func (s *Source) Refresh() {
 	s.once.Do(func() { close(s.synced) })
 }
 
-// Age updates the metric of the time since the last sign of the API server, of the watch with the
-// longest.
+// Age updates the metrics of the times since the last sign of the API server, and since the last
+// proof that no change is missing, of the watch with the longest.
 func (s *Source) Age() {
-	var oldest time.Duration
+	var oldest, unproven time.Duration
 	for _, w := range s.watches {
-		oldest = max(oldest, w.Silence())
+		oldest, unproven = max(oldest, w.Silence()), max(unproven, w.Unproven())
 	}
 	s.isStale.Set(oldest.Seconds())
+	s.unproven.Set(unproven.Seconds())
 }
 
 // Measure sets the metrics of the objects of the source and their size.

@@ -15,10 +15,11 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
 )
 
-// client-go's Reflector takes both for a 410, and lists.
+// client-go's Reflector takes them for a 410, and lists.
 var (
 	errWentBack = apierrors.NewResourceExpired("the API server has gone back in time")
 	errMoved    = apierrors.NewResourceExpired("the API server is another cluster's")
+	errStalled  = apierrors.NewResourceExpired("the watch is open and brings nothing")
 )
 
 // Health is the state of the connection of a watch. It is safe for concurrent use.
@@ -26,6 +27,8 @@ type Health struct {
 	watch   string // its name in logs
 	log     *slog.Logger
 	heardAt atomic.Int64 // nanoseconds since 1970; 0: never
+	// provedAt is the time of the last proof that no change is missing, in nanoseconds since 1970.
+	provedAt atomic.Int64
 
 	mu       sync.Mutex
 	synced   bool
@@ -34,7 +37,11 @@ type Health struct {
 }
 
 // NewHealth returns the Health of a watch before its first request. watch is its name in logs.
-func NewHealth(watch string, log *slog.Logger) *Health { return &Health{watch: watch, log: log} }
+func NewHealth(watch string, log *slog.Logger) *Health {
+	h := &Health{watch: watch, log: log}
+	h.Prove()
+	return h
+}
 
 // State reports whether the store has all objects, and why no changes arrive; empty: they do.
 // refused: the API server answers, and forbids the resource or does not have it.
@@ -69,6 +76,13 @@ func (h *Health) Silence() time.Duration {
 	return time.Since(time.Unix(0, at))
 }
 
+// Prove records that no change was missing a moment ago: an event or a bookmark came, a list was
+// complete, or the API server has nothing newer.
+func (h *Health) Prove() { h.provedAt.Store(time.Now().UnixNano()) }
+
+// Unproven returns the time since the last proof that no change is missing, or since the start.
+func (h *Health) Unproven() time.Duration { return time.Since(time.Unix(0, h.provedAt.Load())) }
+
 // noteError records the error as the possible reason of the next list.
 func (h *Health) noteError(err error) {
 	reason := "watch_ended"
@@ -79,6 +93,8 @@ func (h *Health) noteError(err error) {
 		reason = "rewound"
 	case errors.Is(err, errMoved):
 		reason = "moved"
+	case errors.Is(err, errStalled):
+		reason = "stalled"
 	case client.IsExpired(err):
 		reason = "expired"
 	case client.IsAhead(err):
@@ -167,6 +183,9 @@ func (h *Health) healthy(succeeded ...step) {
 	before := h.problems != [steps]problem{}
 	for _, s := range succeeded {
 		h.problems[s] = problem{}
+		if s == stepList {
+			h.Prove()
+		}
 	}
 	after := h.problems != [steps]problem{}
 	h.mu.Unlock()

@@ -61,6 +61,7 @@ func (lw *listerWatcher) ListWithContext(ctx context.Context, opts metav1.ListOp
 	if opts.Continue == "" {
 		lw.cfg.Target.reach(lw.cfg.Target.format.Load())
 		lw.cfg.Late.begin()
+		lw.quirks.listNext.Store(false)
 		if err := lw.retry(ctx, stepList, func() error { return lw.prober.willList(ctx) }); err != nil {
 			return nil, err
 		}
@@ -129,7 +130,7 @@ func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListO
 		}
 		lw.cfg.Plan.Listing()
 		lw.cfg.Late.begin()
-		if lw.quirks.noInitialEvents.Load() || lw.quirks.initialExpired.Swap(false) {
+		if lw.quirks.noInitialEvents.Load() || lw.quirks.listNext.Swap(false) {
 			return nil, lw.noInitialEvents()
 		}
 		if lw.quirks.unfinished.Load() >= maxUnfinished {
@@ -218,7 +219,7 @@ func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resu
 
 // read starts to read a stream.
 func (lw *listerWatcher) read(s *stream) *reader {
-	r := newReader(lw.cfg, lw.quirks, s)
+	r := newReader(lw.cfg, lw.prober, s)
 	lw.running.RLock()
 	r.start(lw.prober.opened(r.Stop), lw.running.RUnlock)
 	return r

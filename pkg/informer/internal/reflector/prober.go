@@ -20,6 +20,8 @@ import (
 type prober struct {
 	cfg     *Config
 	inquiry *Inquiry
+	quirks  *quirks
+	proof   *proof
 
 	open   atomic.Pointer[openWatch] // nil: none
 	found  atomic.Pointer[error]     // the error that makes the open watch useless
@@ -142,7 +144,7 @@ func (p *prober) inspect(ctx context.Context, w *openWatch) {
 	if !ok {
 		return
 	}
-	_, err := p.probe(ctx, from, p.cfg.ProbeInterval/10)
+	version, err := p.probe(ctx, from, p.cfg.ProbeInterval/10)
 	switch {
 	case ctx.Err() != nil, apierrors.IsTooManyRequests(err):
 		return
@@ -153,6 +155,7 @@ func (p *prober) inspect(ctx context.Context, w *openWatch) {
 			p.cfg.Health.healthy(stepStream)
 		}
 		w.lasting = true
+		p.compare(w, from, version)
 		return
 	case !isUseless(err):
 		// A client that may only watch is refused each time; that does not concern the watch.
@@ -175,7 +178,9 @@ func (p *prober) settled() (fed string, ok bool) {
 }
 
 // isUseless reports whether a watch must not continue.
-func isUseless(err error) bool { return errors.Is(err, errWentBack) || errors.Is(err, errMoved) }
+func isUseless(err error) bool {
+	return errors.Is(err, errWentBack) || errors.Is(err, errMoved) || errors.Is(err, errStalled)
+}
 
 // cannotProbe reports whether the API server refuses probes, which does not mean that it refuses
 // watches.

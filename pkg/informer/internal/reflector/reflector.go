@@ -31,7 +31,9 @@ type Reflector struct {
 
 // New returns a Reflector. inquiry has the same configuration.
 func New(cfg *Config, inquiry *Inquiry) *Reflector {
-	return &Reflector{cfg: cfg, inquiry: inquiry, prober: &prober{cfg: cfg, inquiry: inquiry}}
+	r := &Reflector{cfg: cfg, inquiry: inquiry}
+	r.prober = &prober{cfg: cfg, inquiry: inquiry, quirks: &r.quirks, proof: newProof()}
+	return r
 }
 
 // Run watches until ctx is done.
@@ -77,7 +79,9 @@ func (r *Reflector) resolve(ctx context.Context) bool {
 		pause.Max = r.cfg.Backoff.Max
 		if errors.Is(err, client.ErrAbsent) {
 			pause.Max = min(pause.Max, absentPoll)
-			err = absent.missed(ctx)
+			if err = absent.missed(ctx); errors.Is(err, client.ErrAbsent) {
+				r.cfg.Health.Prove() // what does not exist has no changes
+			}
 		} else {
 			absent.failed()
 		}

@@ -36,7 +36,7 @@ const shortWatch = time.Second
 // quirks are the detected limitations of the API server. They are safe for concurrent use.
 type quirks struct {
 	noInitialEvents atomic.Bool // it cannot stream initial events
-	initialExpired  atomic.Bool // its last one had expired
+	listNext        atomic.Bool // the next objects come by a list and not by such a stream
 	// unfinished counts the last streams of initial events that ended without the mark of their end.
 	unfinished atomic.Int32
 }
@@ -45,6 +45,7 @@ type quirks struct {
 type reader struct {
 	cfg    *Config
 	quirks *quirks
+	prober *prober
 	body   io.Closer
 	events *wire.Frames
 	out    chan watch.Event
@@ -75,9 +76,9 @@ type stream struct {
 }
 
 // newReader returns a reader of a stream, and takes ownership of the stream.
-func newReader(cfg *Config, q *quirks, s *stream) *reader {
+func newReader(cfg *Config, p *prober, s *stream) *reader {
 	r := &reader{
-		cfg: cfg, quirks: q, body: s.body, out: make(chan watch.Event, eventBuffer), cancel: s.cancel, done: s.ctx.Done(),
+		cfg: cfg, quirks: p.quirks, prober: p, body: s.body, out: make(chan watch.Event, eventBuffer), cancel: s.cancel, done: s.ctx.Done(),
 		began: time.Now(), version: s.opts.ResourceVersion,
 		initial: s.opts.SendInitialEvents != nil && *s.opts.SendInitialEvents,
 	}
@@ -188,14 +189,23 @@ func (r *reader) run() {
 		switch {
 		case e.Type == watch.Error:
 			r.failed(apierrors.FromObject(e.Object))
-		case !r.initial && !r.proved:
-			r.proved = true
-			r.cfg.Health.healthy(stepStream)
+		default:
+			r.prove()
 		}
 		if !r.send(e) {
 			return
 		}
 		r.version, r.sent = known, true
+	}
+}
+
+// prove records an event or a bookmark.
+func (r *reader) prove() {
+	r.cfg.Health.Prove()
+	if !r.initial && !r.proved {
+		r.proved = true
+		r.prober.proof.came()
+		r.cfg.Health.healthy(stepStream)
 	}
 }
 
@@ -212,10 +222,13 @@ func (r *reader) failed(err error) {
 		r.cfg.Health.failing(stepList, err)
 	default:
 		r.cfg.Health.failing(stepStream, err)
+		if !r.proved {
+			r.prober.barren(r.version, r.began, true)
+		}
 	}
 	if r.initial && r.version == "" && client.IsExpired(err) {
 		r.cfg.Log.Warn("the API server rejects a stream of initial events as expired although it begins now; listing instead", "watch", r.cfg.Name, "err", err)
-		r.quirks.initialExpired.Store(true)
+		r.quirks.listNext.Store(true)
 	}
 }
 
@@ -333,8 +346,13 @@ func (r *reader) ended(err error) {
 		} else {
 			r.cfg.Health.failing(stepList, errUnfinished)
 		}
-	case foreign:
-		r.cfg.Health.failing(stepStream, err)
+	default:
+		if foreign {
+			r.cfg.Health.failing(stepStream, err)
+		}
+		if !r.proved && !errors.Is(err, client.ErrSlow) {
+			r.prober.barren(r.version, r.began, foreign)
+		}
 	}
 	r.cfg.Health.noteError(err)
 	switch {
