@@ -83,6 +83,9 @@ type Config struct {
 	// BookmarkWait is the time of silence after which a stream of initial events is taken for one
 	// that never marks their end; a stream that is not silent has ten times as long. Defaults to 30s.
 	BookmarkWait time.Duration
+	// HeaderTimeout is the longest time until the answer of a list or a watch begins. It and
+	// BookmarkWait double each time that a list took too long, up to 32 times. Defaults to 60s.
+	HeaderTimeout time.Duration
 	// Unproven is the time after which the objects are listed although the watch is open, if it
 	// brought no event and no bookmark while the API server has newer objects. Between two such
 	// lists is a minute at least, and eight minutes if they change nothing. Defaults to 3m.
@@ -108,6 +111,7 @@ func New(cfg Config) *Factory {
 	cfg.Backoff.Min = cmp.Or(cfg.Backoff.Min, 500*time.Millisecond)
 	cfg.Backoff.Max = cmp.Or(cfg.Backoff.Max, 30*time.Second)
 	cfg.BookmarkWait = cmp.Or(cfg.BookmarkWait, 30*time.Second)
+	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, client.HeaderTimeout)
 	cfg.Unproven = cmp.Or(cfg.Unproven, 3*time.Minute)
 	cfg.Silence = cmp.Or(cfg.Silence, 45*time.Second)
 	cfg.ProbeInterval = cmp.Or(cfg.ProbeInterval, 30*time.Second)

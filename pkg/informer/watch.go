@@ -67,7 +67,7 @@ func (f *Factory) newWatch(spec Spec, store Cache, epoch int, among []*Watch) *W
 		Name: w.name, Log: f.cfg.Log, Client: f.cfg.Client.server(), Identity: f.identity,
 		Target: w.target, State: w.state, Health: w.health, Plan: w.plan, Relists: w.relists,
 		PageSize: f.cfg.PageSize, Backoff: f.cfg.Backoff, ProbeInterval: f.cfg.ProbeInterval, Silence: f.cfg.Silence,
-		BookmarkWait: f.cfg.BookmarkWait, Unproven: f.cfg.Unproven, Late: late,
+		BookmarkWait: f.cfg.BookmarkWait, HeaderTimeout: f.cfg.HeaderTimeout, Unproven: f.cfg.Unproven, Late: late,
 	}
 	inquiry := reflector.NewInquiry(reflected)
 	w.keeping.inquiry = inquiry

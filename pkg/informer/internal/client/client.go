@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	headerTimeout = 60 * time.Second // the longest time that an API server allows a request
+	// HeaderTimeout is the longest time that an API server allows a request by default.
+	HeaderTimeout = 60 * time.Second
 
 	// IdleTimeout is the longest time between two reads of a list.
 	IdleTimeout = 30 * time.Second
@@ -139,13 +140,18 @@ var ErrSlow = errors.New("the API server did not answer in time")
 // an *apierrors.StatusError. The caller closes the body. The request and the reads of the body end
 // with ctx. idle is the longest time of one read; 0: no limit.
 func (c *Client) Get(ctx context.Context, path string, query url.Values, accept string, idle time.Duration) (*http.Response, error) {
+	return c.GetWithin(ctx, path, query, accept, HeaderTimeout, idle)
+}
+
+// GetWithin is Get with a limit of the time until the answer begins.
+func (c *Client) GetWithin(ctx context.Context, path string, query url.Values, accept string, begin, idle time.Duration) (*http.Response, error) {
 	if c.limit != nil {
 		if err := c.limit.Wait(ctx); err != nil {
 			return nil, err
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(headerTimeout, func() { cancel(ErrSlow) })
+	timer := time.AfterFunc(begin, func() { cancel(ErrSlow) })
 	u := c.base.JoinPath(path)
 	u.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
@@ -179,7 +185,7 @@ func (c *Client) Post(ctx context.Context, path string, question any) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, headerTimeout, ErrSlow)
+	ctx, cancel := context.WithTimeoutCause(ctx, HeaderTimeout, ErrSlow)
 	defer cancel()
 	text, err := json.Marshal(question)
 	if err != nil {

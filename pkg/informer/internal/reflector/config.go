@@ -33,6 +33,7 @@ type Config struct {
 	ProbeInterval time.Duration // the longest time between two probes of the API server
 	Silence       time.Duration // after which a watch over HTTP/1.1 is reopened
 	BookmarkWait  time.Duration // the longest silence of a stream of initial events
+	HeaderTimeout time.Duration // the longest time until the answer of a list or a watch begins
 	Unproven      time.Duration // after which a list replaces an open watch, see [Health.Unproven]
 }
 

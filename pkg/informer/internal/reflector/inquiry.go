@@ -173,7 +173,7 @@ func (i *Inquiry) pathOf(objects []*event.Object) string {
 // List returns the objects in a namespace that the watch selects, as of a moment after the call.
 func (i *Inquiry) List(ctx context.Context, namespace string) (items []any, err error) {
 	list, err := client.Pages(func(token string) (*internalversion.List, error) {
-		return i.cfg.readPage(ctx, client.ResourcePath(i.target.GVR, namespace), metav1.ListOptions{Limit: pageSize, Continue: token})
+		return i.cfg.readPage(ctx, client.ResourcePath(i.target.GVR, namespace), metav1.ListOptions{Limit: pageSize, Continue: token}, &quirks{})
 	})
 	if err != nil {
 		return nil, err
@@ -238,7 +238,7 @@ func (i *Inquiry) All(ctx context.Context, version string) (all []*event.Object,
 		if token == "" && version != "" {
 			opts.ResourceVersion, opts.ResourceVersionMatch = version, metav1.ResourceVersionMatchExact
 		}
-		return i.cfg.readPage(ctx, i.target.Path(), opts)
+		return i.cfg.readPage(ctx, i.target.Path(), opts, &quirks{})
 	})
 	if err != nil {
 		return nil, err

@@ -107,7 +107,13 @@ func (lw *listerWatcher) tooOld(version string) bool {
 // page requests a page of a list; the server may send the whole list.
 func (lw *listerWatcher) page(ctx context.Context, opts metav1.ListOptions) (list *internalversion.List, err error) {
 	err = lw.retry(ctx, stepList, func() (err error) {
-		list, err = lw.cfg.readPage(ctx, lw.cfg.Target.Path(), opts)
+		list, err = lw.cfg.readPage(ctx, lw.cfg.Target.Path(), opts, lw.quirks)
+		if errors.Is(err, client.ErrSlow) {
+			lw.quirks.slowed()
+			if opts.Continue == "" && lw.cfg.PageSize == 0 {
+				err = &slowError{err}
+			}
+		}
 		return err
 	})
 	if client.IsExpired(err) && opts.ResourceVersion == "" && opts.Continue == "" {
@@ -162,6 +168,12 @@ func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListO
 // initial events. It is no failure: the Reflector lists instead.
 var errNoStream = errors.New("the API server has no streams of initial events")
 
+// slowError is an ErrSlow of a list, after which the Reflector tries a stream of initial events
+// again.
+type slowError struct{ error }
+
+func (e *slowError) Unwrap() error { return e.error }
+
 // noInitialEvents returns the error that makes the Reflector list. After other errors it would
 // repeat the request, after some of them at once.
 func (lw *listerWatcher) noInitialEvents() error {
@@ -197,9 +209,12 @@ func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resu
 			timeout = time.Duration(*opts.TimeoutSeconds+30) * time.Second
 		}
 		ctx, cancel := context.WithTimeout(ctx, timeout)
-		resp, err := lw.cfg.Client.Get(ctx, lw.cfg.Target.Path(), lw.cfg.Target.Query(opts), accept, 0)
+		resp, err := lw.cfg.Client.GetWithin(ctx, lw.cfg.Target.Path(), lw.cfg.Target.Query(opts), accept, lw.quirks.wait(lw.cfg.HeaderTimeout), 0)
 		if err != nil {
 			cancel()
+			if opts.SendInitialEvents != nil && errors.Is(err, client.ErrSlow) {
+				lw.quirks.slowed()
+			}
 			if opts.SendInitialEvents != nil && apierrors.IsInvalid(err) {
 				return errNoStream
 			}
@@ -242,12 +257,12 @@ func (c *Config) leftOut(e *wire.ObjectError) runtime.Object {
 }
 
 // readPage requests a page of a list; the server may send the whole list.
-func (c *Config) readPage(ctx context.Context, path string, opts metav1.ListOptions) (*internalversion.List, error) {
+func (c *Config) readPage(ctx context.Context, path string, opts metav1.ListOptions, q *quirks) (*internalversion.List, error) {
 	format, accept := c.Target.Format(), client.AcceptObjects
 	if format.MetadataOnly {
 		accept = client.AcceptMetadataList
 	}
-	resp, err := c.Client.Get(ctx, path, c.Target.Query(opts), accept, client.IdleTimeout)
+	resp, err := c.Client.GetWithin(ctx, path, c.Target.Query(opts), accept, q.wait(c.HeaderTimeout), q.wait(client.IdleTimeout))
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +293,7 @@ func (lw *listerWatcher) retry(ctx context.Context, of step, try func() error) e
 			lw.cfg.Health.failing(of, err)
 			lw.gone()
 			return err
-		case client.IsAnswer(err), errors.Is(err, wire.ErrNoList):
+		case client.IsAnswer(err), errors.Is(err, wire.ErrNoList), errors.As(err, new(*slowError)):
 			lw.cfg.Health.failing(of, err)
 			return err
 		}

@@ -41,3 +41,18 @@ func TestProof(t *testing.T) {
 		}
 	})
 }
+
+// TestSlowed: each list that took too long doubles the waits, and lets a stream of initial events be
+// tried again.
+func TestSlowed(t *testing.T) {
+	q := &quirks{}
+	for i := range 8 {
+		if got, want := q.wait(time.Minute), time.Minute<<min(i, 5); got != want {
+			t.Errorf("after %d: %v, want %v", i, got, want)
+		}
+		q.noInitialEvents.Store(true)
+		if q.slowed(); q.noInitialEvents.Load() {
+			t.Error("there is no other stream of initial events")
+		}
+	}
+}

@@ -3,6 +3,7 @@ package reflector
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -37,8 +38,23 @@ const shortWatch = time.Second
 type quirks struct {
 	noInitialEvents atomic.Bool // it cannot stream initial events
 	listNext        atomic.Bool // the next objects come by a list and not by such a stream
+	// slow counts the times that an answer with all objects took too long. Each doubles the waits.
+	slow atomic.Int32
 	// unfinished counts the last streams of initial events that ended without the mark of their end.
 	unfinished atomic.Int32
+}
+
+// maxSlow bounds the doublings of the waits: half an hour for the header of an answer.
+const maxSlow = 5
+
+// wait returns how long to wait, by default d.
+func (q *quirks) wait(d time.Duration) time.Duration { return d << min(q.slow.Load(), maxSlow) }
+
+// slowed records an answer with all objects that took too long. A stream of initial events may be
+// possible nevertheless: it was given up because of a silence, too.
+func (q *quirks) slowed() {
+	q.slow.Add(1)
+	q.noInitialEvents.Store(false)
 }
 
 // reader decodes a watch response in a goroutine of its own. It implements watch.Interface.
@@ -85,8 +101,9 @@ func newReader(cfg *Config, p *prober, s *stream) *reader {
 	cfg.Target.reach(s.format)
 	r.events = wire.NewFrames(s.format.Format, cfg.Target.Resource(), wire.NewStream(s.body, r.heard))
 	if r.initial {
-		r.lag.begin(cfg.BookmarkWait, r.refuse)
-		r.limit = time.AfterFunc(maxInitial*cfg.BookmarkWait, r.overdue)
+		wait := p.quirks.wait(cfg.BookmarkWait)
+		r.lag.begin(wait, r.refuse)
+		r.limit = time.AfterFunc(maxInitial*wait, r.overdue)
 		r.events.Ahead()
 	}
 	if s.resumed {
@@ -330,7 +347,9 @@ func (r *reader) ended(err error) {
 	}
 	r.lag.end()
 	if r.initial && r.quirks.noInitialEvents.Load() {
-		r.cfg.Log.Warn("the API server does not stream initial events; listing instead", "watch", r.cfg.Name)
+		silent := fmt.Errorf("no initial event for %v: the objects are listed instead", r.lag.wait)
+		r.cfg.Health.expected(stepList, silent)
+		r.cfg.Log.Warn("a stream of initial events is silent", "watch", r.cfg.Name, "err", silent)
 		r.send(watch.Event{Type: watch.Error, Object: &metav1.Status{
 			Status: metav1.StatusFailure, Code: 405, Reason: metav1.StatusReasonMethodNotAllowed, Message: "no initial events",
 		}})
