@@ -201,8 +201,8 @@ func (h *Health) failing(s step, err error) {
 	}
 }
 
-// expected is failing without the log, for a failure that happens in normal operation.
-func (h *Health) expected(s step, err error) { h.note(s, err, false) }
+// expected records, without the log, a failure that happens in normal operation: a list follows.
+func (h *Health) expected(err error) { h.note(stepList, err, false) }
 
 // note records why a step fails. logged: the reason was logged last. logs: it will be.
 func (h *Health) note(s step, err error, logs bool) (reason string, logged bool) {

@@ -37,7 +37,7 @@ func TestSteps(t *testing.T) {
 	want("read tcp 10.0.0.1:4321->10.0.0.2:443: reset", false)
 	h.healthy(stepOpen)
 	want("", false)
-	h.expected(stepList, errors.New("expired"))
+	h.expected(errors.New("expired"))
 	want("expired", false)
 	if warnings := strings.Count(log.String(), "WARN"); warnings != 3 || strings.Count(log.String(), "the API server answers") != 1 {
 		t.Errorf("%d warnings, want 3:\n%s", warnings, log)

@@ -287,7 +287,7 @@ func (lw *listerWatcher) retry(ctx context.Context, of step, try func() error) e
 		lw.cfg.Health.noteError(err)
 		switch {
 		case client.IsExpired(err), client.IsAhead(err):
-			lw.cfg.Health.expected(stepList, err) // a list, or another one, follows
+			lw.cfg.Health.expected(err) // a list, or another one, follows
 			return err
 		case apierrors.IsNotFound(err):
 			lw.cfg.Health.failing(of, err)

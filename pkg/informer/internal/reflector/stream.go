@@ -203,10 +203,9 @@ func (r *reader) run() {
 		if r.initial {
 			known = r.begin(&e)
 		}
-		switch {
-		case e.Type == watch.Error:
+		if e.Type == watch.Error {
 			r.failed(apierrors.FromObject(e.Object))
-		default:
+		} else {
 			r.prove()
 		}
 		if !r.send(e) {
@@ -234,7 +233,7 @@ func (r *reader) failed(err error) {
 	r.cfg.Health.noteError(err)
 	switch {
 	case client.IsExpired(err):
-		r.cfg.Health.expected(stepList, err)
+		r.cfg.Health.expected(err)
 	case r.initial:
 		r.cfg.Health.failing(stepList, err)
 	default:
@@ -348,7 +347,7 @@ func (r *reader) ended(err error) {
 	r.lag.end()
 	if r.initial && r.quirks.noInitialEvents.Load() {
 		silent := fmt.Errorf("no initial event for %v: the objects are listed instead", r.lag.wait)
-		r.cfg.Health.expected(stepList, silent)
+		r.cfg.Health.expected(silent)
 		r.cfg.Log.Warn("a stream of initial events is silent", "watch", r.cfg.Name, "err", silent)
 		r.send(watch.Event{Type: watch.Error, Object: &metav1.Status{
 			Status: metav1.StatusFailure, Code: 405, Reason: metav1.StatusReasonMethodNotAllowed, Message: "no initial events",
