@@ -144,7 +144,8 @@ func TestPatrol(t *testing.T) {
 	}
 }
 
-// A probe requests the latest state: an older one may come from a replica that lags behind.
+// A probe requests the latest state: an older one may come from a replica that lags behind. It has no
+// selectors, with which it would cost the API server a search.
 func TestProbeIsQuorumRead(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
@@ -155,7 +156,9 @@ func TestProbeIsQuorumRead(t *testing.T) {
 		}
 		return false
 	})
-	syncedRig(t, a, options{config: informer.Config{ProbeInterval: 10 * time.Millisecond}})
+	syncedRig(t, a, options{
+		spec: informer.Spec{LabelSelector: "app=web"}, config: informer.Config{ProbeInterval: 10 * time.Millisecond},
+	})
 	a.dropWatches()
 	for range 5 {
 		if got := <-queries; got != "limit=1" {
@@ -257,4 +260,44 @@ func TestMayNotProbe(t *testing.T) {
 	if s, _ := r.factory.Status("pods"); s.Reason != "" {
 		t.Error(s.Reason)
 	}
+}
+
+// TestProbeOfName: a client that may list one object only by its name probes with the selector.
+func TestProbeOfName(t *testing.T) {
+	a := newAPI(t)
+	a.put("default/a", "web")
+	var probes atomic.Int32
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		if kindOf(r) != "PROBE" {
+			return false
+		}
+		if r.URL.Query().Get("fieldSelector") == "" {
+			fail(w, http.StatusForbidden, "Forbidden", "no")
+			return true
+		}
+		probes.Add(1)
+		return false
+	})
+	syncedRig(t, a, options{
+		spec: informer.Spec{FieldSelector: "metadata.name=a"}, config: informer.Config{ProbeInterval: 10 * time.Millisecond},
+	})
+	eventually(t, "probes", func() bool { return probes.Load() > 3 })
+}
+
+// TestSlowProbe: probes without an answer do not keep a watch from being opened.
+func TestSlowProbe(t *testing.T) {
+	a := newAPI(t)
+	a.put("default/a", "web")
+	r := syncedRig(t, a, options{config: informer.Config{HeaderTimeout: 500 * time.Millisecond}})
+	r.sink.take()
+	a.onRequest(func(_ http.ResponseWriter, r *http.Request) bool {
+		if kindOf(r) != "PROBE" {
+			return false
+		}
+		<-r.Context().Done()
+		return true
+	})
+	a.dropWatches()
+	a.put("default/a", "db")
+	r.sink.want(t, false, "updated pods default/a")
 }

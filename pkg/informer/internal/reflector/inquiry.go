@@ -214,7 +214,7 @@ func (i *Inquiry) listAllMetadata(ctx context.Context, path string, q url.Values
 }
 
 func (i *Inquiry) listMetadata(ctx context.Context, path string, q url.Values) (*internalversion.List, error) {
-	resp, err := i.client.Get(ctx, path, q, client.AcceptMetadataList, client.IdleTimeout)
+	resp, err := i.client.GetWithin(ctx, path, q, client.AcceptMetadataList, i.cfg.HeaderTimeout, client.IdleTimeout)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -106,8 +108,13 @@ func (p *prober) probe(ctx context.Context, from string, maxAge time.Duration) (
 	if !p.cfg.State.Position.Is(cluster) {
 		return "", errMoved
 	}
-	target := p.cfg.Target
-	list, err := p.inquiry.listMetadata(ctx, target.Path(), target.Query(metav1.ListOptions{Limit: 1}))
+	// Selectors would make the API server read all objects for one that they select; a name does not,
+	// and a client may have rights for single names only.
+	target, query := p.cfg.Target, url.Values{"limit": {"1"}}
+	if strings.Contains(target.FieldSelector, "metadata.name=") {
+		query = target.Query(metav1.ListOptions{Limit: 1})
+	}
+	list, err := p.inquiry.listMetadata(ctx, target.Path(), query)
 	if err != nil {
 		return "", err
 	}
@@ -182,8 +189,14 @@ func isUseless(err error) bool {
 	return errors.Is(err, errWentBack) || errors.Is(err, errMoved) || errors.Is(err, errStalled)
 }
 
-// cannotProbe reports whether the API server refuses probes, which does not mean that it refuses
+// isSlowProbe reports whether a probe took too long. The watch may be quick nevertheless, as it needs
+// no objects.
+func isSlowProbe(err error) bool {
+	return errors.Is(err, client.ErrSlow) && !errors.As(err, new(*stepError))
+}
+
+// cannotProbe reports whether the API server refuses probes or is too slow for them, which does not mean that it refuses
 // watches.
 func cannotProbe(err error) bool {
-	return !isUseless(err) && (apierrors.IsForbidden(err) || client.IsAnswer(err) && !apierrors.IsNotFound(err))
+	return !isUseless(err) && (isSlowProbe(err) || apierrors.IsForbidden(err) || client.IsAnswer(err) && !apierrors.IsNotFound(err))
 }
