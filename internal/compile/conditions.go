@@ -61,11 +61,15 @@ func (c *compiler) condition(f *config.Filter, usage expr.Usage, from []string) 
 	return expr.BySource(programs)
 }
 
-// ConditionVersion identifies a condition by its texts: equal versions hold for the same objects.
-func (route *Route) ConditionVersion() string {
+// ConditionVersion identifies a condition by its texts and by the objects that the route sees: equal
+// versions hold for the same objects. sources are those of the plan.
+func (route *Route) ConditionVersion(sources map[string]Source) string {
 	var texts []string
 	for _, source := range route.From {
 		texts = append(texts, source, route.When.For(source).Text)
+		for i := range sources[source].Specs {
+			texts = append(texts, sources[source].Specs[i].ID())
+		}
 	}
 	parts := []any{texts, route.Defines()}
 	if scope := route.Scope(); scope != nil {

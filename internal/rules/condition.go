@@ -51,9 +51,11 @@ type ConditionConfig struct {
 // survive a restart. An interval that ended before the restart is late, and no remaining interval
 // is longer than For.
 type Conditions struct {
-	cfg   ConditionConfig
-	wheel *timer.Wheel
-	due   func(*Conditions, *Condition)
+	cfg ConditionConfig
+	// the sources of the configuration, and behind them former ones whose conditions have not ended
+	sources []string
+	wheel   *timer.Wheel
+	due     func(*Conditions, *Condition)
 
 	index   index
 	counts  [failing + 1]int // by state
@@ -79,7 +81,7 @@ type Condition struct {
 	// the place within the group of the limit key; nil: not reported yet, or there is no limit
 	member *member
 	repeat uint32 // the number of reminders
-	source uint16 // the index in Sources
+	source uint16 // the index in Conditions.sources
 	state  state
 	flags  flag
 }
@@ -112,7 +114,7 @@ const (
 // NewConditions returns conditions without objects. due is called without any lock when a timer
 // expires; the owner then calls [Conditions.Fire] under its lock.
 func NewConditions(cfg ConditionConfig, wheel *timer.Wheel, census *Census, due func(*Conditions, *Condition)) *Conditions {
-	s := &Conditions{cfg: cfg, wheel: wheel, due: due, index: index{census: census, byHash: map[uint64]*Condition{}}}
+	s := &Conditions{cfg: cfg, sources: cfg.Sources, wheel: wheel, due: due, index: index{census: census, byHash: map[uint64]*Condition{}}}
 	s.groups = groups{wheel: wheel, changes: &s.changes, byKey: map[string]*group{}}
 	return s
 }
@@ -121,7 +123,7 @@ func NewConditions(cfg ConditionConfig, wheel *timer.Wheel, census *Census, due 
 func (c *Condition) Due(*timer.Node) { c.set.due(c.set, c) }
 
 func (s *Conditions) find(source string, key event.Key) (at int, h uint64, c *Condition) {
-	if at = slices.Index(s.cfg.Sources, source); at < 0 {
+	if at = slices.Index(s.sources, source); at < 0 {
 		return at, 0, nil
 	}
 	h = s.index.census.hash(source, key)
@@ -333,7 +335,7 @@ func (s *Conditions) Close() {
 func (c *Condition) Object() *event.Object { return c.object }
 
 // Source returns the source of its object.
-func (c *Condition) Source() string { return c.set.cfg.Sources[c.source] }
+func (c *Condition) Source() string { return c.set.sources[c.source] }
 
 // Known reports whether the object is complete, rather than an identity.
 func (c *Condition) Known() bool { return c.object.ResourceVersion() != "" }

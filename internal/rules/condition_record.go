@@ -11,18 +11,12 @@ import (
 )
 
 // Configure changes the configuration. A pending condition is due For after it began, or now if
-// that is over. A reminder is due Every after the last report. Conditions of removed sources are
-// dropped.
+// that is over. A reminder is due Every after the last report. Conditions of removed sources stay,
+// and the caller ends them, see [Condition.Former]; without any source, all are dropped.
 func (s *Conditions) Configure(cfg ConditionConfig, now time.Time) {
 	old := s.cfg
-	move := make([]int, len(old.Sources))
-	moved := len(old.Sources) != len(cfg.Sources)
-	for i, source := range old.Sources {
-		move[i] = slices.Index(cfg.Sources, source)
-		moved = moved || move[i] != i
-	}
-	if moved {
-		s.move(cfg.Sources, move)
+	if !slices.Equal(s.sources, cfg.Sources) {
+		s.move(cfg.Sources)
 	}
 	s.cfg = cfg
 	if cfg.Limit == nil {
@@ -55,22 +49,34 @@ func (c *Condition) resetReminder(was time.Duration, now time.Time) {
 	}
 }
 
-// move replaces the sources: move maps the old index of a source to the new one, -1 if it was
-// removed. The hash of a condition stays the same.
-func (s *Conditions) move(sources []string, move []int) {
-	for c := range s.All() {
-		if move[c.source] < 0 {
+// move replaces the sources, and keeps former ones with conditions behind them. The hash of a
+// condition stays the same.
+func (s *Conditions) move(sources []string) {
+	if len(sources) == 0 {
+		for c := range s.All() {
 			s.forget(c)
 		}
 	}
-	s.cfg.Sources = sources
+	next := slices.Clone(sources)
+	move := make([]int, len(s.sources))
+	for c := range s.All() {
+		source := c.Source()
+		if move[c.source] = slices.Index(next, source); move[c.source] < 0 {
+			move[c.source] = len(next)
+			next = append(next, source)
+		}
+	}
+	s.sources = next
 	for c := range s.All() {
 		c.source = uint16(move[c.source]) //nolint:gosec // of few sources
 	}
 }
 
-// Begin starts a complete observation of all objects. [Conditions.End] then drops the conditions of
-// objects that were not observed.
+// Former reports whether the source of a condition is no longer configured.
+func (c *Condition) Former() bool { return int(c.source) >= len(c.set.cfg.Sources) }
+
+// Begin starts a complete observation of all objects. The caller then ends the conditions of objects
+// that were not observed, see [Condition.Visited] and [Conditions.End].
 func (s *Conditions) Begin() {
 	for c := range s.All() {
 		c.flags &^= visited
@@ -80,11 +86,11 @@ func (s *Conditions) Begin() {
 // Visited reports whether the object was observed since Begin.
 func (c *Condition) Visited() bool { return c.flags&visited != 0 }
 
-// End drops the conditions of objects that were not observed since Begin, and appends the resulting
-// edges. It drops only conditions of sources for which complete returns true.
-func (s *Conditions) End(complete func(source string) bool, now time.Time, edges []Edge) []Edge {
+// End ends the conditions for which ends returns true, because the route does not see their objects
+// any more, and appends the resulting edges.
+func (s *Conditions) End(ends func(*Condition) bool, now time.Time, edges []Edge) []Edge {
 	for c := range s.All() {
-		if !c.Visited() && complete(c.Source()) {
+		if ends(c) {
 			gone := &event.Delta{Source: c.Source(), Op: event.Deleted, Old: c.object, Stale: true, Seen: now}
 			edges = s.end(c, gone, now, edges)
 		}
@@ -160,8 +166,8 @@ func (c *Condition) reminds(now time.Time) int64 {
 var errCondition = errors.New("the record of a condition is damaged: it is too short")
 
 // Restore restores a condition from its record, unless it is already tracked. resource returns the
-// resource of a source. A record of a removed source is deleted. An error means that the record is
-// damaged.
+// resource of a source. A condition of a removed source is restored too, see [Condition.Former];
+// without any source, its record is deleted. An error means that the record is damaged.
 func (s *Conditions) Restore(r Record, resource func(source string) *event.Resource, now time.Time) error {
 	parts := strings.Split(r.Key, "\x00")
 	if len(parts) != 3 || len(r.Value) < 2 || state(r.Value[0]) > failing || state(r.Value[0]) == over {
@@ -186,9 +192,12 @@ func (s *Conditions) Restore(r Record, resource func(source string) *event.Resou
 	key := event.Key{Namespace: parts[1], Name: parts[2]}
 	at, h, known := s.find(parts[0], key)
 	switch {
-	case at < 0:
+	case len(s.cfg.Sources) == 0:
 		s.changes.removed = append(s.changes.removed, r.Key)
 		return nil
+	case at < 0:
+		at, h = len(s.sources), s.index.census.hash(parts[0], key)
+		s.sources = append(slices.Clip(s.sources), parts[0])
 	case known != nil:
 		return nil
 	}

@@ -293,8 +293,20 @@ func TestConditionsConfigure(t *testing.T) {
 	b.Configure(cfg, b.clock.Now())
 	b.see("updated!", "c", "1")
 	b.expect("1h11m0s left c/1@5 since 1h10m0s")
+	b.see("added", "d", "1")
 	cfg.Sources = []string{"nodes"}
 	b.Configure(cfg, b.clock.Now())
+	b.expect("1h11m0s entered d/1@6 since 1h11m0s")
+	cfg.Sources = []string{"nodes", "pods"} // back before the route has looked at all objects
+	b.Configure(cfg, b.clock.Now())
+	b.see("updated", "d", "1")
+	b.report(b.End((*rules.Condition).Former, b.clock.Now(), nil)...)
+	b.expect()
+	cfg.Sources = []string{"nodes"}
+	b.Configure(cfg, b.clock.Now())
+	b.report(b.End((*rules.Condition).Former, b.clock.Now(), nil)...)
+	slices.Sort(b.edges)
+	b.expect("1h11m0s left a/1@1 since 0s", "1h11m0s left d/1@7 since 1h11m0s")
 	b.save()
 	if waiting, active := b.Counts(); waiting+active+len(b.saved)+b.wheel.Len() > 0 {
 		t.Errorf("%d and %d are known, %d are saved, and %d timers set", waiting, active, len(b.saved), b.wheel.Len())
@@ -312,9 +324,9 @@ func TestConditionsEnd(t *testing.T) {
 	b.Begin()
 	b.see("sync", "a", "1")
 	b.see("sync!", "b", "1")
-	b.report(b.End(func(string) bool { return false }, b.clock.Now(), nil)...)
+	b.report(b.End(func(*rules.Condition) bool { return false }, b.clock.Now(), nil)...)
 	b.expect("0s left b/1@2 since 0s")
-	b.report(b.End(func(string) bool { return true }, b.clock.Now(), nil)...)
+	b.report(b.End(func(c *rules.Condition) bool { return !c.Visited() }, b.clock.Now(), nil)...)
 	b.expect("0s left c/1@3 since 0s")
 }
 
@@ -415,8 +427,8 @@ func TestConditionsMissing(t *testing.T) {
 	b.expect()
 }
 
-// A restored condition is counted, has its reminders, and is dropped if its source was removed or
-// the object was observed since.
+// A restored condition is counted, has its reminders, ends if its source was removed, and is dropped
+// if the object was observed since.
 func TestConditionsRestored(t *testing.T) {
 	cfg := rules.ConditionConfig{For: time.Minute, Every: time.Hour}
 	b := newBench(t, cfg)
@@ -438,10 +450,12 @@ func TestConditionsRestored(t *testing.T) {
 	b.expect("1h1m0s entered a/1@1 since 0s repeat 1")
 
 	for _, r := range []rules.Record{{Key: "nodes\x00\x00x"}, {Key: "pods\x00\x00a"}} {
-		for _, value := range b.saved {
-			r.Value = []byte(value)
-		}
+		r.Value = []byte(b.saved["pods\x00\x00a"])
 		must.Report(t, b.Restore(r, func(string) *event.Resource { return resource }, b.clock.Now()))
+	}
+	b.report(b.End((*rules.Condition).Former, b.clock.Now(), nil)...)
+	if len(b.edges) != 1 || !strings.Contains(b.edges[0], " left x/") {
+		t.Errorf("reported %q, want the end of x", b.edges)
 	}
 	if _, active := b.Counts(); active != 1 || b.wheel.Len() != 1 {
 		t.Errorf("%d are active, %d timers set", active, b.wheel.Len())

@@ -153,21 +153,25 @@ func (c *Conditions) release() (parked []timer.Owner) {
 	return parked
 }
 
-// BeginRescan is called before all objects are evaluated again.
-func (c *Conditions) BeginRescan() {
-	if c.states != nil {
-		c.states.Begin()
+// BeginRescan is called before all objects are evaluated again. It ends the conditions of sources
+// that are no longer configured, and returns the edges to enqueue: a renamed source ends before it
+// begins.
+func (c *Conditions) BeginRescan(now time.Time) (edges []rules.Edge) {
+	if c.states == nil {
+		return nil
 	}
+	edges = c.wanted(c.states.End((*rules.Condition).Former, now, nil))
+	c.states.Begin()
+	return edges
 }
 
-// Unvisited returns a delete for each object whose condition EndRescan would end. complete reports
-// whether all objects of a source were evaluated.
-func (c *Conditions) Unvisited(complete func(source string) bool) (deletes []*event.Delta) {
+// Deletes returns a delete for each object whose condition BeginRescan or EndRescan would end.
+func (c *Conditions) Deletes(ends func(known *rules.Condition) bool) (deletes []*event.Delta) {
 	if c.states == nil {
 		return nil
 	}
 	for known := range c.states.All() {
-		if !known.Visited() && complete(known.Source()) {
+		if ends(known) {
 			deletes = append(deletes, &event.Delta{Source: known.Source(), Op: event.Deleted, Old: known.Object(), Stale: true})
 		}
 	}
@@ -180,7 +184,7 @@ func (c *Conditions) EndRescan(complete func(source string) bool, now time.Time)
 	if c.states == nil {
 		return nil, nil
 	}
-	edges = c.wanted(c.states.End(complete, now, nil))
+	edges = c.wanted(c.states.End(func(known *rules.Condition) bool { return !known.Visited() && complete(known.Source()) }, now, nil))
 	if !c.rescanned {
 		c.rescanned, c.noted, c.first = true, false, false
 	}

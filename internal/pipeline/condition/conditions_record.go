@@ -24,7 +24,7 @@ func (c *Conditions) restore(records []checkpoint.RuleRecord, limit *rules.Limit
 		c.rescanned = same && !c.cfg.LooksUp
 		c.noted = c.rescanned
 	}
-	resource := func(source string) *event.Resource { return c.cfg.resourceOf(source, &event.Resource{}) }
+	resource := func(source string) *event.Resource { return c.cfg.resourceOf(source, c.cfg.formerResource()) }
 	for record := range ofKind(records, kindCondition) {
 		if err := c.states.Restore(record, resource, now); err != nil {
 			failed = err

@@ -1,6 +1,7 @@
 package condition
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -59,6 +60,16 @@ func (c *Config) resourceOf(source string, otherwise *event.Resource) *event.Res
 		}
 	}
 	return otherwise
+}
+
+// formerResource returns the resource of a source that is no longer configured, of which only the
+// cluster is known.
+func (c *Config) formerResource() *event.Resource {
+	former := &event.Resource{}
+	for _, source := range c.Sources {
+		former.Cluster = cmp.Or(former.Cluster, c.resourceOf(source, former).Cluster)
+	}
+	return former
 }
 
 // rules returns the configuration of the conditions with the limit of the route.

@@ -167,10 +167,14 @@ type Rescan struct {
 
 // Rescan begins a rescan.
 func (r *Conditions) Rescan() *Rescan {
+	s := &Rescan{r, r.Config()}
+	lanes := s.lanes((*rules.Condition).Former)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.backlog.Rules.Conditions.BeginRescan()
-	return &Rescan{r, r.Config()}
+	if r.Config() == s.config {
+		s.enqueue(r.backlog.Rules.Conditions.BeginRescan(r.now()), lanes)
+	}
+	return s
 }
 
 // Evaluate evaluates a delta of an object. ok is false if it changes nothing.
@@ -186,13 +190,24 @@ func (s *Rescan) Evaluate(ctx context.Context, d *event.Delta) (v spec.Verdict, 
 // End ends a rescan. It is called only if all objects were evaluated. complete reports whether all
 // objects of a source were listed: then the condition ends for objects that no longer exist.
 func (s *Rescan) End(complete func(source string) bool) {
-	r, lanes := s.conditions, s.lanes(complete)
+	r := s.conditions
+	lanes := s.lanes(func(known *rules.Condition) bool { return !known.Visited() && complete(known.Source()) })
 	r.mu.Lock()
 	if r.Config() != s.config {
 		r.mu.Unlock()
 		return
 	}
 	edges, expired := r.backlog.Rules.Conditions.EndRescan(complete, r.now())
+	s.enqueue(edges, lanes)
+	r.mu.Unlock()
+	for _, timer := range expired {
+		timer.Due(nil)
+	}
+}
+
+// enqueue enqueues edges under the lock.
+func (s *Rescan) enqueue(edges []rules.Edge, lanes map[queue.Key]queue.Key) {
+	r := s.conditions
 	for _, edge := range edges {
 		v := verdict{Lane: queue.ObjectKey(edge.Delta)}
 		if lane, ok := lanes[v.Lane]; ok {
@@ -201,18 +216,14 @@ func (s *Rescan) End(complete func(source string) bool) {
 		r.enqueue([]rules.Edge{edge}, &v)
 	}
 	r.backlog.CountRules()
-	r.mu.Unlock()
-	for _, timer := range expired {
-		timer.Due(nil)
-	}
 }
 
-// lanes returns the lanes of the objects whose conditions End is about to end, by object. The keys
-// are evaluated without the lock.
-func (s *Rescan) lanes(complete func(source string) bool) map[queue.Key]queue.Key {
+// lanes returns the lanes of the objects whose conditions are about to end, by object. The keys are
+// evaluated without the lock.
+func (s *Rescan) lanes(ends func(known *rules.Condition) bool) map[queue.Key]queue.Key {
 	r := s.conditions
 	r.mu.Lock()
-	deletes := r.backlog.Rules.Conditions.Unvisited(complete)
+	deletes := r.backlog.Rules.Conditions.Deletes(ends)
 	r.mu.Unlock()
 	lanes := make(map[queue.Key]queue.Key, len(deletes))
 	for _, d := range deletes {

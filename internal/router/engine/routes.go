@@ -68,7 +68,7 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 	switch {
 	case p.WhenProgram != nil:
 		route.When = s.when(p)
-		route.When.Filter, route.When.Version = s.filter(p, p.WhenProgram, p.When, cache), p.ConditionVersion()
+		route.When.Filter, route.When.Version = s.filter(p, p.WhenProgram, p.When, cache), p.ConditionVersion(s.Plan.Sources)
 	case p.For > 0:
 		route.When, route.Hold = s.when(p), p.For
 	}

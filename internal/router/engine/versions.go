@@ -27,6 +27,7 @@ func (s *Set) routeVersion(p *compile.Route) string {
 		Secrets    bool
 		Scope      *config.Scope
 		Workers    string
+		Condition  string // it also names the objects that the sources select
 	}{Workers: s.Remote.version(p.ID), Scope: p.Scope(), Route: *p.Route, Lookups: make(map[string]source), Secrets: p.Secret}
 	made.Route.Upstream = nil // another set of upstream routes does not change the route
 	made.Downstream = len(p.Upstream) > 0
@@ -40,6 +41,9 @@ func (s *Set) routeVersion(p *compile.Route) string {
 			of.Stores[spec.ID()] = s.storeIndexes(spec)
 		}
 		made.Lookups[name] = of
+	}
+	if p.WhenProgram != nil {
+		made.Condition = p.ConditionVersion(s.Plan.Sources)
 	}
 	if handler := s.handlers[p.Instance]; handler != nil {
 		made.Handler = handler.version
