@@ -87,3 +87,36 @@ func TestNarrowedScopeOfACondition(t *testing.T) {
 		}
 	})
 }
+
+// TestNarrowedScopeOfAChain: a route behind a route with a condition delivers no report of an object
+// which it does not see any more: the end of the condition is not one of its own.
+func TestNarrowedScopeOfAChain(t *testing.T) {
+	// Guarantee: include-scope
+	synctest.Test(t, func(t *testing.T) {
+		var down atomic.Bool
+		down.Store(true)
+		s := &recordingSink{refuse: func(event.Event) error {
+			if down.Load() {
+				return errDown
+			}
+			return nil
+		}}
+		up := pipeline.Route{
+			Name: "up", Version: "1", Sources: []string{"pods"}, Ops: edges, Existing: true, Sinks: downstream("last"),
+			When: pipeline.When{Filter: whenOn, Version: "1"},
+		}
+		last := downstreamRoute("last", to(s)...)
+		last.Version, last.Retry = "1", pipeline.Retry{Backoff: time.Second, Max: time.Second}
+		b := openAs(t, pipeline.Config{}, up, last)
+		b.Start(t.Context())
+		b.admit(conditionDelta(t, event.Added, "a", 1, true), conditionDelta(t, event.Deleted, "a", 1, true))
+		pass(time.Second)
+		last.Version, last.Scope = "2", &filters.Scope{Namespaces: []string{"elsewhere"}}
+		b.exchange(nil, up, last)
+		down.Store(false)
+		pass(time.Minute)
+		if got := s.got(); len(got) > 0 {
+			t.Errorf("the sink got %q", got)
+		}
+	})
+}

@@ -26,7 +26,7 @@ func (id ID) String() string { return hex.EncodeToString(id[:]) }
 // An added, updated or repeated state of an object is identified by its resourceVersion. So the net
 // change of coalesced deltas has the trace of the last of them. A deleted or deselected object is
 // identified without its resourceVersion, which is that of the state before, if the delete was
-// inferred.
+// inferred. An edge of a condition is identified as such also in the events of a downstream route.
 func Of(d *event.Delta) ID {
 	o := d.Object()
 	what := o.ResourceVersion()

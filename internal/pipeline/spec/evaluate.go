@@ -129,9 +129,9 @@ func (c *Config) Leaves(ctx context.Context, d *event.Delta) Verdict {
 // the key fails in that case, the delta is ordered by its object.
 //
 // A delta of an object that the route does not see any more is filtered, except for the report that
-// a condition ended.
+// its own condition ended.
 func (c *Config) Evaluate(ctx context.Context, d *event.Delta, unseen bool) (v Verdict, filtered bool) {
-	if !c.Table.Sees(0, d) && d.Op != event.Left {
+	if !c.Table.Sees(0, d) && !(queue.IsEdge(d) && d.Op == event.Left) {
 		return Verdict{Lane: queue.ObjectKey(d)}, true
 	}
 	if c.HasCondition() {
