@@ -51,8 +51,10 @@ var allowed = map[string][]string{
 	"internal/addresses":        {},
 	"internal/fileerr":          {},
 	"internal/manifest":         {},
-	"internal/similar":          {},
-	"internal/outline":          {"pkg/config"},
+	// Errors about events that were made of an outdated state.
+	"internal/outdated": {},
+	"internal/similar":  {},
+	"internal/outline":  {"pkg/config"},
 	// The fields of objects that a handler gets.
 	"internal/fields": {"internal/rawjson", "pkg/config", "pkg/event"},
 	// The fields of objects that caches keep.
@@ -145,7 +147,7 @@ var allowed = map[string][]string{
 	"pkg/plugins/process":                {"internal/backoff", "internal/fields", "pkg/plugins", "pkg/event", "pkg/config", "internal/kv", "internal/metrics", "internal/rawjson", "internal/timer", "internal/lines", "internal/printable", "pkg/plugins/process/...", "proto/..."},
 	"pkg/plugins/process/internal/child": {"internal/fileerr", "internal/lines", "internal/printable"},
 	"pkg/plugins/webhook":                {"internal/inorder", "internal/httpsink", "pkg/plugins", "pkg/event", "pkg/config", "internal/metrics", "internal/rawjson", "internal/expr", "internal/tlsfiles"},
-	"pkg/plugins/kubernetes":             {"internal/inorder", "internal/kubehttp", "internal/outline", "internal/similar", "pkg/authz", "pkg/plugins", "pkg/event", "pkg/config", "internal/metrics", "internal/rawjson", "internal/timer"},
+	"pkg/plugins/kubernetes":             {"internal/inorder", "internal/kubehttp", "internal/outdated", "internal/outline", "internal/similar", "pkg/authz", "pkg/plugins", "pkg/event", "pkg/config", "internal/metrics", "internal/rawjson", "internal/timer"},
 	"internal/emit":                      {"pkg/plugins", "pkg/event", "internal/expr"},
 	"pkg/plugins/plugintest":             {"pkg/plugins", "pkg/event", "pkg/config"},
 
@@ -182,7 +184,7 @@ var allowed = map[string][]string{
 	"internal/pipeline/queue":     {"internal/rawjson", "pkg/event", "internal/rules", "internal/trace"},
 	"internal/pipeline/condition": {"pkg/event", "internal/checkpoint", "internal/timer", "internal/rules"},
 	"internal/pipeline/deliver": {
-		"internal/complaints", "internal/callrecord", "internal/pipeline/chain", "internal/backoff", "internal/circuit", "internal/pipeline/queue", "internal/checkpoint", "internal/timer", "pkg/event", "pkg/plugins", "internal/trace",
+		"internal/complaints", "internal/callrecord", "internal/outdated", "internal/pipeline/chain", "internal/backoff", "internal/circuit", "internal/pipeline/queue", "internal/checkpoint", "internal/timer", "pkg/event", "pkg/plugins", "internal/trace",
 	},
 	"internal/pipeline/spec": {
 		"internal/expr", "internal/metrics", "internal/pipeline/condition", "internal/pipeline/deliver", "internal/pipeline/queue", "internal/rules",

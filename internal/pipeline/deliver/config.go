@@ -16,7 +16,10 @@ type Config struct {
 	Handler     plugins.Handler
 	HandlerName string
 	// With returns the values of the route's `with` for a delta; nil: there are none.
-	With    func(ctx context.Context, d *event.Delta) ([]byte, error)
+	With func(ctx context.Context, d *event.Delta) ([]byte, error)
+	// Current returns the cached object of a delta, of which the handler makes events again that were
+	// made of an outdated state; nil: it is not known. Current may be nil.
+	Current func(d *event.Delta) *event.Object
 	Targets []Target // at most 64
 	// InOrder: one write may have several deltas of a key.
 	InOrder   bool

@@ -73,16 +73,7 @@ func (r *fakeRoute) noted(name string) sinkFunc {
 // run delivers one delta of each name to the sinks, and returns the entries.
 func (r *fakeRoute) run(t *testing.T, cfg deliver.Config, sinks []sinkFunc, objects ...string) []*queue.Entry {
 	t.Helper()
-	count := func(string) deliver.Counter { return counter{} }
-	cfg.Route, cfg.ID, cfg.Count.Errors = "r", "r", count
-	for i, s := range sinks {
-		target := deliver.Target{Name: fmt.Sprintf("sink%d", i)}
-		if s != nil {
-			target.Sink = deliver.NewSink(target.Name, "", s, complaints.New(slog.New(slog.DiscardHandler)), timer.NewFake(r.Now()))
-		}
-		cfg.Targets = append(cfg.Targets, target)
-		cfg.Count.Events = append(cfg.Count.Events, deliver.EventCounters{Delivered: counter{}, Retried: counter{}, Rejected: counter{}})
-	}
+	r.configure(&cfg, sinks)
 	var q queue.Queue
 	for _, name := range objects {
 		o, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"`+name+`","uid":"u"}}`)
@@ -93,13 +84,33 @@ func (r *fakeRoute) run(t *testing.T, cfg deliver.Config, sinks []sinkFunc, obje
 		q.Place(e, e.Object(), r.Now())
 	}
 	batch := q.Take(len(objects), nil, nil)
+	r.pass(t, &cfg, batch)
+	return batch
+}
+
+// configure sets the targets and counters of a configuration.
+func (r *fakeRoute) configure(cfg *deliver.Config, sinks []sinkFunc) {
+	count := func(string) deliver.Counter { return counter{} }
+	cfg.Route, cfg.ID, cfg.Count.Errors, cfg.Count.Handler = "r", "r", count, counter{}
+	for i, s := range sinks {
+		target := deliver.Target{Name: fmt.Sprintf("sink%d", i)}
+		if s != nil {
+			target.Sink = deliver.NewSink(target.Name, "", s, complaints.New(slog.New(slog.DiscardHandler)), timer.NewFake(r.Now()))
+		}
+		cfg.Targets = append(cfg.Targets, target)
+		cfg.Count.Events = append(cfg.Count.Events, deliver.EventCounters{Delivered: counter{}, Retried: counter{}, Rejected: counter{}})
+	}
+}
+
+// pass delivers a batch, as far as possible now.
+func (r *fakeRoute) pass(t *testing.T, cfg *deliver.Config, batch []*queue.Entry) {
+	t.Helper()
 	b := deliver.New(r, r)
 	if r.handling == nil {
 		r.handling = t.Context()
 	}
-	b.Handle(t.Context(), r.handling, &cfg, batch)
+	b.Handle(t.Context(), r.handling, cfg, batch)
 	b.Deliver(t.Context())
-	return batch
 }
 
 type counter struct{}

@@ -162,6 +162,7 @@ func (b *Batch) write(ctx context.Context) {
 		if bits.OnesCount64(e.Progress.Closed) == len(b.cfg.Targets) {
 			e.Progress.State = queue.Done
 		}
+		e.Progress.MakeAgain()
 	}
 }
 
@@ -244,7 +245,7 @@ func (b *Batch) recordResult(ctx context.Context, sink int, e *queue.Entry, errs
 		b.route.Pause(e.Delta, b.cfg.Targets[sink].Name, halt, true)
 		return
 	}
-	if refusal != nil && !b.expired(ctx, e, refusal) {
+	if refusal != nil && !b.expired(ctx, e, refusal) && retries(e, refusal) {
 		b.postpone(ctx, e, sink, after, refusal)
 		return
 	}
@@ -304,7 +305,11 @@ func (b *Batch) postpone(ctx context.Context, e *queue.Entry, sink int, left que
 	b.cfg.Count.Events[sink].Retried.Add(float64(len(left.Events)))
 	b.cfg.Count.Errors("unavailable").Inc()
 	e.Progress.Tries++
-	e.Progress.Delay = max(e.Progress.Delay, b.cfg.Retry.delay(e.Progress.Tries), plugins.RetryAfter(err))
+	delay := b.cfg.Retry.delay(e.Progress.Tries)
+	if e.Progress.Again {
+		delay = b.cfg.Retry.delay(1) // the state changes because another write succeeded
+	}
+	e.Progress.Delay = max(e.Progress.Delay, delay, plugins.RetryAfter(err))
 }
 
 func (b *Batch) keepRemaining(e *queue.Entry, sink int, left queue.Remaining) {

@@ -11,6 +11,8 @@ import (
 type Progress struct {
 	Attempts int   // failed calls of the handler
 	Tries    int   // writes that found a sink unavailable, or failed to store a dead letter
+	Outdated int   // times that a sink found its events made of an outdated state
+	Again    bool  // the handler makes its events again, of the present state
 	Alone    bool  // a batch with it failed: it is handled alone
 	Dead     error // rejected for good: onFailure applies
 	Handled  bool
@@ -54,6 +56,14 @@ const (
 func (p *Progress) reset() {
 	clear(p.Events)
 	*p = Progress{Events: p.Events[:0]}
+}
+
+// MakeAgain ends the pass of an entry whose events are outdated: the handler makes them again.
+func (p *Progress) MakeAgain() {
+	if p.Again {
+		clear(p.Events)
+		p.Again, p.Handled, p.Events, p.Left = false, false, p.Events[:0], nil
+	}
 }
 
 // holdsUp reports whether the entries behind it in its lane must not share a batch with it.

@@ -50,7 +50,9 @@ type Route struct {
 
 	// With returns the JSON object of Delta.With; nil: the route has none. It is called before the
 	// handler. An error rejects the delta, unless ctx has ended.
-	With        func(ctx context.Context, d *event.Delta) ([]byte, error)
+	With func(ctx context.Context, d *event.Delta) ([]byte, error)
+	// Current returns the cached object of a delta, see deliver.Config; may be nil.
+	Current     func(d *event.Delta) *event.Object
 	Handler     plugins.Handler // nil: the delta itself is the event, see chain.Event
 	HandlerName string
 	Sinks       []NamedSink

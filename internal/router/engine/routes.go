@@ -60,7 +60,7 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 	if p.EmitProgram != nil {
 		route.HandlerName, route.Handler = emitHandler, s.env.Components.Emit(p.EmitProgram, cache, route.Joint)
 	}
-	route.With = withOf(p, cache)
+	route.With, route.Current = withOf(p, cache), s.currentOf(p)
 	s.Remote.replace(&route)
 	if p.FilterProgram != nil {
 		route.Filter = s.filter(p, p.FilterProgram, p.Filter, cache)
@@ -80,6 +80,19 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 		route.Key, route.Limit.Key = s.env.State.Hashed(route.Key), s.env.State.Hashed(route.Limit.Key)
 	}
 	return route
+}
+
+// currentOf returns a function that returns the cached object of a delta of a route, unless the
+// cache keeps only the identity.
+func (s *Set) currentOf(p *compile.Route) func(*event.Delta) *event.Object {
+	var sources []string
+	for _, name := range p.From {
+		if p.Config.Sources[name].Cache != config.CacheIdentity {
+			sources = append(sources, name)
+		}
+	}
+	cache := s.cache(p.Scope(), sources)
+	return func(d *event.Delta) *event.Object { return cache.Get(d.Source, d.Key().Namespace, d.Key().Name) }
 }
 
 // keyOf returns a function that evaluates a key; nil: the route has none.

@@ -41,6 +41,7 @@ type operation struct {
 	own         bool // the target is the object of the delta
 	ignore      bool // a missing target is not an error
 	force       bool // an apply takes fields over from other managers
+	tests       bool // a JSON patch tests the state of the object
 	body        json.RawMessage
 	grace       *int64
 	propagation string
@@ -359,6 +360,7 @@ func (o *operation) parsePatch(place string, raw json.RawMessage) (err error) {
 		if err != nil {
 			return err
 		}
+		o.tests = o.tests || op == "test"
 		needed := map[string]string{"add": "value", "replace": "value", "test": "value", "move": "from", "copy": "from"}[op]
 		for _, key := range []string{"path", needed} {
 			if _, ok := all[key]; key != "" && !ok {

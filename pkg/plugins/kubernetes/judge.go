@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/deltarouter/deltarouter/internal/outdated"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
@@ -58,6 +59,8 @@ func (s *sink) judge(ctx context.Context, op *operation, err error) error {
 	said := plugins.Categorize(fmt.Errorf("the API server answered %s", describe(op, status)),
 		fmt.Sprintf("the API server answered %d %s", status.Code, http.StatusText(int(status.Code))))
 	switch code := int(status.Code); {
+	case op.isOutdated(status):
+		return plugins.Postpone(outdated.Mark(said), 0)
 	case code == http.StatusConflict && !isOwned(status) && !op.pinsVersion() && !strings.Contains(status.Message, "Precondition failed"):
 		return plugins.Postpone(said, 0)
 	case code == http.StatusTooManyRequests && op.verb == verbEvict && isBudget(status):
@@ -109,6 +112,19 @@ func (s *sink) isAnother(ctx context.Context, op *operation) bool {
 func (s *sink) lostRace(op *operation, err error) bool {
 	status := statusOf(err)
 	return status != nil && status.Reason == metav1.StatusReasonConflict && !isOwned(status) && (op.verb == verbMerge || op.verb == verbJSON) && !op.pinsVersion()
+}
+
+// isOutdated reports whether the API server refused a write because it requires a state that the
+// object has no more: a resourceVersion, or a test of a JSON patch. Of a failed patch the API server
+// does not say which operation failed, but then it names no field.
+func (o *operation) isOutdated(status *metav1.Status) bool {
+	switch status.Code {
+	case http.StatusConflict:
+		return !isOwned(status) && o.pinsVersion() && !strings.Contains(status.Message, "Precondition failed")
+	case http.StatusUnprocessableEntity:
+		return o.tests && (status.Details == nil || len(status.Details.Causes) == 0)
+	}
+	return false
 }
 
 // pinsVersion reports whether a merge or an apply requires a certain resourceVersion.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/outdated"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -242,6 +243,8 @@ func kindOf(err error) string {
 		return "rejected"
 	case plugins.ClassOf(err) == plugins.Paused:
 		return "paused"
+	case outdated.Is(err):
+		return "outdated"
 	case plugins.ClassOf(err) == plugins.Postponed:
 		return "postponed"
 	}
