@@ -29,7 +29,8 @@ func (b *Batch) handle(ctx, handling context.Context) {
 		switch {
 		case e.Progress.Dead != nil || e.Progress.Handled:
 		case b.cfg.Handler == nil:
-			deltas := [1]*event.Delta{b.cfg.present(e, e.Delta)}
+			deltas := [1]*event.Delta{e.Delta}
+			b.cfg.present(e, deltas[:])
 			if extend(ctx, handling, b, e, deltas[:]) {
 				e.Progress.Events = append(e.Progress.Events[:0], keyed(e, chain.Event(deltas[0], b.cfg.Route)))
 				e.Progress.Handled = true
@@ -37,9 +38,7 @@ func (b *Batch) handle(ctx, handling context.Context) {
 		default:
 			n := len(b.handled.deltas)
 			b.handled.deltas = b.group.appendDeltas(b.handled.deltas, e)
-			for i, d := range b.handled.deltas[n:] {
-				b.handled.deltas[n+i] = b.cfg.present(e, d)
-			}
+			b.cfg.present(e, b.handled.deltas[n:])
 			if extend(ctx, handling, b, e, b.handled.deltas[n:]) {
 				b.handled.todo = append(b.handled.todo, e)
 			} else {

@@ -24,16 +24,19 @@ func retries(e *queue.Entry, refusal error) bool {
 	return true
 }
 
-// present returns a delta with the present state of its object, if its events are made again.
-func (c *Config) present(e *queue.Entry, d *event.Delta) *event.Delta {
-	if e.Progress.Outdated == 0 || c.Current == nil || d.New == nil || d.Event != nil {
-		return d
+// present replaces the deltas of an entry whose events are made again by copies with the present
+// states of their objects, where these are known.
+func (c *Config) present(e *queue.Entry, deltas []*event.Delta) {
+	if e.Progress.Outdated == 0 || c.Current == nil {
+		return
 	}
-	now := c.Current(d)
-	if now == nil || now.UID() != d.New.UID() {
-		return d
+	for i, d := range deltas {
+		if d.New == nil || d.Event != nil {
+			continue
+		}
+		if now := c.Current(d); now != nil && now.UID() == d.New.UID() {
+			present := *d
+			present.New, deltas[i] = now, &present
+		}
 	}
-	present := *d
-	present.New = now
-	return &present
 }

@@ -29,6 +29,7 @@ func (versions) Handle(_ context.Context, deltas []*event.Delta) ([]plugins.Resu
 // TestOutdated: the events that a sink found outdated are made again, of the present state of the
 // object, for the sinks that are not done with the delta. After 30 times they are rejected.
 func TestOutdated(t *testing.T) {
+	// Guarantee: kubernetes-outdated
 	for name, handler := range map[string]plugins.Handler{"a handler": versions{}, "no handler": nil} {
 		t.Run(name, func(t *testing.T) {
 			r := &fakeRoute{}

@@ -43,6 +43,7 @@ func (c *cluster) formerly(resource, name string, kind types.PatchType, patch st
 // TestRoutesOwnTheirFields: an apply of a route does not remove the fields that another one
 // applied, and removes those that it applied before and does not apply now.
 func TestRoutesOwnTheirFields(t *testing.T) {
+	// Guarantee: kubernetes-managers
 	k := start(t)
 	k.configMap("a")
 	one, other := k.open(all), k.open(all)
