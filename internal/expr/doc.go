@@ -14,7 +14,7 @@
 //	changed(path)
 //	    whether the values at the literal path, which may have [*], differ between oldObject and
 //	    object. Values are compared, not texts: the order of keys and 1 against 1.0 are no
-//	    difference, but an absent field and null differ. Added, and updated if the source keeps no
+//	    difference, and a field with null is an absent one. Added, and updated if the source keeps no
 //	    old states: whether the path exists in object. Deleted, deselected and sync: false.
 //	diff(old, new)
 //	    the differences between two objects, or the same part of two: [{path, old, new}]
@@ -37,7 +37,10 @@
 //
 // If the schema of a source is known, `object`, `oldObject` and the objects that lookup, get and
 // list find have its type: expressions are checked against it, and values are read accordingly
-// (docs/CEL.md has the table). null in a field of such an object is an absent field.
+// (docs/CEL.md has the table).
+//
+// null in a field of an object, or at a key of a map, is an absent one, with and without a schema.
+// Elements of lists, and the data of events, may be null.
 //
 // Conversion of other JSON to CEL: a number without fraction and exponent is an int, beyond 64 bits
 // signed a uint, beyond that a double; any other number is a double. Maps are iterated in the order

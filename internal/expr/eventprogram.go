@@ -10,7 +10,6 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr/check"
 	"github.com/deltarouter/deltarouter/internal/expr/jsonval"
 	"github.com/deltarouter/deltarouter/internal/expr/syntax"
-	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -45,7 +44,7 @@ type aboutEvent struct {
 func (a *aboutEvent) resolve(name string, m *jsonval.Meter) (any, bool) {
 	switch name {
 	case syntax.VarEvent:
-		return m.Value(rawjson.Value(a.text)), true
+		return m.Open(a.text, jsonval.EventData()), true
 	case syntax.VarSecrets:
 		return types.NewStringStringMap(types.DefaultTypeAdapter, a.secrets), true
 	}

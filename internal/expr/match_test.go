@@ -22,20 +22,20 @@ func TestMatch(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		// reading
-		`object.metadata.name == "web-0"`:                         "true",
-		`object.metadata.labels["a.b/c"] == "x"`:                  "true",
-		`object["spec"].containers[1].args[0] == "-v"`:            "true",
-		`has(object.spec.nodeName) && !has(object.spec.absent)`:   "true",
-		`object.spec.?absent.inner.orValue("d") == "d"`:           "true",
-		`object.spec.?nodeName.orValue("d") == "n1"`:              "true",
-		`object.spec.nothing == null && has(object.spec.nothing)`: "true",
-		`"app" in object.metadata.labels`:                         "true",
-		`"web" in ["db", object.metadata.labels.app]`:             "true",
-		`object.metadata.labels == {"a.b/c": "x", "app": "web"}`:  "true",
-		`{"a.b/c": "x", "app": "web"} == object.metadata.labels`:  "true",
-		`object.spec.containers == [{"name": "a"}]`:               "false",
-		`object == object && object.spec != oldObject.status`:     "true",
-		`size(object.spec.containers) == 2`:                       "true",
+		`object.metadata.name == "web-0"`:                        "true",
+		`object.metadata.labels["a.b/c"] == "x"`:                 "true",
+		`object["spec"].containers[1].args[0] == "-v"`:           "true",
+		`has(object.spec.nodeName) && !has(object.spec.absent)`:  "true",
+		`object.spec.?absent.inner.orValue("d") == "d"`:          "true",
+		`object.spec.?nodeName.orValue("d") == "n1"`:             "true",
+		`has(object.spec.nothing) || "nothing" in object.spec`:   "false",
+		`"app" in object.metadata.labels`:                        "true",
+		`"web" in ["db", object.metadata.labels.app]`:            "true",
+		`object.metadata.labels == {"a.b/c": "x", "app": "web"}`: "true",
+		`{"a.b/c": "x", "app": "web"} == object.metadata.labels`: "true",
+		`object.spec.containers == [{"name": "a"}]`:              "false",
+		`object == object && object.spec != oldObject.status`:    "true",
+		`size(object.spec.containers) == 2`:                      "true",
 		// the order of the text
 		`object.metadata.labels.map(k, k) == ["app", "a.b/c"]`:             "true",
 		`object.metadata.labels.all(k, v, v.size() < 4)`:                   "true",
@@ -83,6 +83,8 @@ func TestMatch(t *testing.T) {
 		`object.absent.deeper`:                               "absent",
 		`object.metadata.name.deeper == "x"`:                 "absent",
 		`object.spec.nothing.deeper`:                         "absent",
+		`object.spec.nothing == null`:                        "absent",
+		`object.spec["nothing"] == null`:                     "absent",
 		`object.spec.containers[2].name == "c"`:              "absent",
 		`object.spec.containers[-1].name == "c"`:             "absent",
 		`object.spec.containers.exists(c, c.args[0] == "?")`: "absent",
@@ -135,8 +137,8 @@ func TestOldObjectIsNullWhereThereIsNone(t *testing.T) {
 }
 
 func TestChanged(t *testing.T) {
-	const before = `{"metadata": {"name": "x"}, "a": {"k": 1, "l": [1, {"m": "v"}]}, "s": "\u00e9", "z": null, "w": {"x": 1, "y": 2}, "gone": 1}`
-	const after = `{"w":{"y":2.0,"x":1},"s":"é","a":{"l":[1,{"m":"w"}],"k":1.0},"metadata":{"name":"x"},"new":{"a.b/c":1}}`
+	const before = `{"metadata": {"name": "x"}, "a": {"k": 1, "l": [1, {"m": "v"}]}, "s": "\u00e9", "z": null, "y": null, "n": {"a": null}, "e": [null], "w": {"x": 1, "y": 2}, "gone": 1}`
+	const after = `{"w":{"y":2.0,"x":1},"s":"é","a":{"l":[1,{"m":"w"}],"k":1.0},"metadata":{"name":"x"},"new":{"a.b/c":1},"y":1,"n":{"b":null},"e":[]}`
 	del, sync := event.Deleted, event.Sync
 	for _, test := range []struct {
 		op   event.Op
@@ -151,7 +153,15 @@ func TestChanged(t *testing.T) {
 		{event.Updated, "a.l[0]", false},
 		{event.Updated, "a.l[1].m", true},
 		{event.Updated, "a.l[2]", false},
-		{event.Updated, "z", true}, // null before, absent now
+		{event.Updated, "z", false}, // null before, absent now
+		{event.Updated, "y", true},  // null before
+		{event.Updated, "n", false},
+		{event.Updated, "n.a", false},
+		{event.Updated, "n[*]", false},
+		{event.Updated, "e", true}, // an element is not a field
+		{event.Updated, "e[0]", true},
+		{event.Added, "y", true},
+		{event.Added, "n.b", false},
 		{event.Updated, "gone", true},
 		{event.Updated, "never.there", false},
 		{event.Updated, `new["a.b/c"]`, true},

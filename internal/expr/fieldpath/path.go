@@ -49,11 +49,15 @@ func (p Path) in(obj *event.Object) rawjson.Value {
 	return v
 }
 
+// of returns the value of the step; "" if there is none, or if it is a field with null.
 func (s Step) of(v rawjson.Value) rawjson.Value {
 	if v.Kind() == rawjson.Array {
 		return element(v, s.Index)
 	}
-	return v.Get(s.Key)
+	if v = v.Get(s.Key); v.IsNull() {
+		return ""
+	}
+	return v
 }
 
 func element(list rawjson.Value, index int) rawjson.Value {
@@ -109,7 +113,9 @@ func (p Path) each(v rawjson.Value, keys string, yield func(keys string, v rawjs
 			p[i+1:].each(elem, keys, yield)
 		}
 		for key, value := range v.Fields() {
-			p[i+1:].each(value, keys+strconv.Quote(key), yield)
+			if !value.IsNull() {
+				p[i+1:].each(value, keys+strconv.Quote(key), yield)
+			}
 		}
 		return
 	}

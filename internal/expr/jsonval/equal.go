@@ -12,7 +12,7 @@ import (
 )
 
 // Equal reports whether a and b are the same value to CEL: the order of keys, white space and 1
-// against 1.0 make no difference. Absent equals absent only.
+// against 1.0 make no difference, and a field with null is an absent one. Absent equals absent only.
 func Equal(a, b rawjson.Value) bool {
 	if a == b {
 		return true // equal texts are equal values
@@ -58,11 +58,16 @@ func equalObjects(a, b rawjson.Value) bool {
 	}
 	var others []field
 	for key, value := range b.Fields() {
-		others = append(others, field{key, value})
+		if !value.IsNull() {
+			others = append(others, field{key, value})
+		}
 	}
 	var byKey map[string]rawjson.Value
 	i := 0
 	for key, value := range a.Fields() {
+		if value.IsNull() {
+			continue
+		}
 		if i >= len(others) {
 			return false
 		}

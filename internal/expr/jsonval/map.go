@@ -26,8 +26,8 @@ var (
 	_ traits.Zeroer   = (*Map)(nil)
 )
 
-// plain reports whether the value has no type, so that its equality is that of the JSON.
-func (m *Map) plain() bool { return m.Info == nil || m.Info.kind == schema.Any }
+// plain reports whether the value has no type, so that its equality is that of [Equal].
+func (m *Map) plain() bool { return m.Info == nil || m.Info.kind == schema.Any && !m.Info.nulls }
 
 func (m *Map) root() *Root {
 	if m.Info == nil {
@@ -37,7 +37,7 @@ func (m *Map) root() *Root {
 }
 
 // field returns the text that begins with the value of a field by its CEL name, and its type; "" if
-// there is none, or null where that means none.
+// there is none, or null, see TypeInfo.hides.
 func (m *Map) field(key string) (open string, s *TypeInfo) {
 	name, s := m.Info.Inner(key)
 	open = m.Locate(name)

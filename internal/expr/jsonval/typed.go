@@ -20,7 +20,7 @@ import (
 // allow is an error.
 func (m *Meter) Typed(open string, s *TypeInfo) ref.Val {
 	if s == nil || s.kind == schema.Any {
-		return m.Open(open)
+		return m.Open(open, s)
 	}
 	switch open[0] {
 	case '{':
@@ -191,6 +191,15 @@ type TypeInfo struct {
 	// of an object: by name, and by the name as Kubernetes escapes it for CEL
 	fields map[string]*fieldInfo
 	root   *Root // of `object` and `oldObject`
+	nulls  bool  // null is a value, see [EventData]
+}
+
+// EventData returns the type of data that an expression wrote: in contrast to objects, null in a
+// field is a value, because emit writes it for an absent optional.
+func EventData() *TypeInfo {
+	s := &TypeInfo{kind: schema.Any, nulls: true}
+	s.Elem = s
+	return s
 }
 
 // fieldInfo is a field of an object.
@@ -213,9 +222,9 @@ func (s *TypeInfo) Inner(key string) (string, *TypeInfo) {
 	return key, nil
 }
 
-// hides reports whether a value counts as absent: null in a field of an object does, as in
-// Kubernetes.
-func (s *TypeInfo) hides(open string) bool { return s != nil && s.fields != nil && open[0] == 'n' }
+// hides reports whether the value of a field or key counts as absent: null does, with and without a
+// schema.
+func (s *TypeInfo) hides(open string) bool { return open[0] == 'n' && (s == nil || !s.nulls) }
 
 // CELNames returns the names of a field in CEL.
 func CELNames(field string) []string {

@@ -33,14 +33,14 @@ func (m *Meter) Value(v rawjson.Value) ref.Val {
 	return types.NullValue
 }
 
-// Open is Value for a text that may continue behind the value. The end of a map or list is not
-// searched.
-func (m *Meter) Open(text string) ref.Val {
+// Open is Value for a text that may continue behind the value, with a type of kind schema.Any, or
+// nil. The end of a map or list is not searched.
+func (m *Meter) Open(text string, s *TypeInfo) ref.Val {
 	switch text[0] {
 	case '{':
-		return &Map{open: text, meter: m}
+		return &Map{open: text, meter: m, Info: s}
 	case '[':
-		return &List{open: text, meter: m}
+		return &List{open: text, meter: m, info: s}
 	}
 	return m.Value(rawjson.Closed(text))
 }

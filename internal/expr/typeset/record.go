@@ -113,7 +113,7 @@ func NewEvent(e *event.Event, m *jsonval.Meter) ref.Val {
 	data := ref.Val(types.NullValue)
 	// the bytes are never modified
 	if text := rawjson.Trim(unsafe.String(unsafe.SliceData(e.Data), len(e.Data))); text != "" {
-		data = m.Open(string(text))
+		data = m.Open(string(text), jsonval.EventData())
 	}
 	return NewRecord(map[string]ref.Val{
 		"id": types.String(e.ID), "type": types.String(e.Type), "source": types.String(e.Source), "subject": types.String(e.Subject),
