@@ -94,10 +94,11 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 	if p == nil {
 		return found
 	}
-	found.Warnings = slices.Concat(found.Warnings, p.Warnings, p.Optional)
 	if len(found.Problems) == 0 {
-		found.Warnings = append(found.Warnings, cfg.MissingSecrets()...)
+		found.Warnings = append(found.Warnings, p.Notes()...)
 		found.Kept = keptOf(p)
+	} else {
+		found.Warnings = slices.Concat(found.Warnings, p.Warnings, p.Optional)
 	}
 	if client != nil {
 		found.connect(ctx, path, client, p, components)

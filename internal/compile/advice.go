@@ -24,6 +24,12 @@ func NotSilenced(warnings config.Problems, cfg *config.Config) config.Problems {
 	return slices.DeleteFunc(slices.Clone(warnings), func(w config.Problem) bool { return silenced.MatchString(cfg.Line(w)) })
 }
 
+// Notes are what `router check` says about a plan of a valid configuration without a cluster, and
+// what the router logs: the warnings that are not silenced, and the secrets without a value.
+func (p *Plan) Notes() config.Problems {
+	return NotSilenced(slices.Concat(p.Warnings, p.Optional, p.Config.MissingSecrets()), p.Config)
+}
+
 // use records the names that the expressions of a configuration refer to.
 type use struct{ sources, indexes, defines map[string]bool }
 

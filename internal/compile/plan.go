@@ -26,8 +26,8 @@ type Plan struct {
 	Types   map[string]*schema.Type          // by source: the type of its objects
 	Owners  map[string]expr.Owner            // by source: resources whose objects control others
 	// Warnings are about parts that are valid but may be mistaken: sources without a type,
-	// expensive expressions, and with advise all other warnings about expressions. Optional are
-	// warnings about fields that may be absent.
+	// expensive expressions, and those of sinks, handlers, traces and the fleet. With advise the
+	// latter are in Optional, with all other warnings about expressions.
 	Warnings, Optional config.Problems
 	// Rejected are the fragments with mistakes. Accepted has the last text without a mistake of
 	// each fragment, by its key.
@@ -116,11 +116,13 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 	sound := len(c.problems) == 0
 	c.addFragments(ctx)
 	p.keep(components.Handlers)
+	if sound {
+		c.warnings = slices.Concat(c.warnings, warnAll(cfg.Handlers, components.Handlers), warnAll(cfg.Sinks, components.Sinks), warnTraces(cfg.Traces), warnFleet(cfg.Fleet))
+	}
 	if advise && sound {
 		c.adviseRoutes(ctx, p.Routes)
 		c.adviseRest(p)
 		c.adviseApplies(p)
-		c.warnings = slices.Concat(c.warnings, warnAll(cfg.Handlers, components.Handlers), warnAll(cfg.Sinks, components.Sinks), warnTraces(cfg.Traces), warnFleet(cfg.Fleet))
 		c.adviseSecrets(p, func(handler string) bool { return keeps(cfg.Handlers[handler], components.Handlers) })
 	}
 	if advise {

@@ -31,6 +31,7 @@ type router struct {
 	rejected    rejections
 	fromObjects objectRoutes
 	rescans     engine.Tasks
+	noted       notes // of the running configuration
 }
 
 // open opens everything, downstream first, so that every delta finds its receiver.

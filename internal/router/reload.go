@@ -128,6 +128,7 @@ func (r *router) tryReload(ctx context.Context) error {
 		r.Metrics.ConfigHash.WithLabelValues(r.Set.Plan.Config.Hash).Set(1)
 		r.Log.Info("reloaded", "config", r.opts.Config, "hash", r.Set.Plan.Config.Hash,
 			"sources", len(r.Set.Plan.Config.Sources), "routes", len(r.Set.Plan.Config.Routes))
+		r.noted = r.noted.log(r.Log, r.Set.Plan)
 		return nil
 	}
 	problems := textsOf(err)

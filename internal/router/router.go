@@ -258,12 +258,25 @@ func (r *router) logStart() {
 	cfg := r.Set.Plan.Config
 	r.Log.Info("started", "version", r.opts.Version, "config", r.opts.Config, "cluster", cfg.Cluster.Name, "server", r.client.Host(),
 		"sources", len(cfg.Sources), "routes", len(cfg.Routes))
-	for _, warning := range r.Set.Plan.Warnings {
-		r.Log.Warn("configuration warning", "warning", warning.Error())
-	}
+	r.noted = r.noted.log(r.Log, r.Set.Plan)
 	if cfg.State.Dir == "" {
 		r.Log.Warn("state.dir is not set: a restart loses the pending deltas and lists all sources again, and dead letters are only logged")
 	}
+}
+
+// notes are the texts of what `router check` warns of in a configuration.
+type notes map[string]bool
+
+// log logs the notes about a plan, without those that the plan of before had too, and returns all.
+func (n notes) log(to *slog.Logger, p *compile.Plan) notes {
+	all := make(notes)
+	for _, note := range p.Notes().Sorted() {
+		text := note.Error()
+		if all[text] = true; !n[text] {
+			to.Warn("configuration warning", "warning", text)
+		}
+	}
+	return all
 }
 
 // checks returns the checks of the sources and the routes for /readyz and the status.
@@ -287,6 +300,7 @@ func (r *router) checks() []api.Check {
 			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: fmt.Sprintf("it waits for room in the queue of route %q", s.HeldBy)})
 		}
 	}
+	checks = append(checks, r.objects.Load().SecretChecks()...)
 	for _, s := range r.Pipeline.Unavailable() { // only its own routes wait
 		checks = append(checks, api.Check{Name: "sinks/" + s.Name, Message: fmt.Sprintf("unavailable since %s: %s", s.Since.UTC().Format(time.RFC3339), s.Reason)})
 	}

@@ -37,6 +37,7 @@ type journal struct {
 	mu      sync.Mutex
 	lines   []string
 	file    string // part of the configuration of each handler; empty: none
+	secrets bool   // the configuration of a sink is {token: a secret}
 }
 
 func (j *journal) add(line string) {
@@ -61,7 +62,7 @@ func (p part) Close(context.Context) error {
 	return nil
 }
 
-func fakeSinks(name string, open func(context.Context, config.Node, plugins.SinkEnv) (plugins.Sink, error)) plugins.SinkKind {
+func fakeSinks(name string, open func(context.Context, config.Node, plugins.SinkEnv) (plugins.Sink, error)) fakekind.Sink {
 	return fakekind.Sink{Definition: fakekind.Define(name), OpenFunc: open}
 }
 
@@ -81,14 +82,18 @@ func fakeHandlers(j *journal, open func(context.Context, config.Node, plugins.Ha
 // components are a sink and a handler of the kind "fake"; a handler named "broken" cannot be
 // opened.
 func components(j *journal) compile.Components {
+	sinks := fakeSinks("fake", func(_ context.Context, _ config.Node, env plugins.SinkEnv) (plugins.Sink, error) {
+		if j.opening != nil {
+			j.opening()
+		}
+		j.add("open " + env.Name)
+		return part{env.Name, j}, nil
+	})
+	if j.secrets {
+		sinks.CheckFunc = checkToken
+	}
 	return compile.Components{
-		Sinks: []plugins.SinkKind{fakeSinks("fake", func(_ context.Context, _ config.Node, env plugins.SinkEnv) (plugins.Sink, error) {
-			if j.opening != nil {
-				j.opening()
-			}
-			j.add("open " + env.Name)
-			return part{env.Name, j}, nil
-		})},
+		Sinks: []plugins.SinkKind{sinks},
 		Handlers: []plugins.HandlerKind{
 			fakeHandlers(j, func(_ context.Context, _ config.Node, env plugins.HandlerEnv) (plugins.Handler, error) {
 				if env.Name == "broken" {

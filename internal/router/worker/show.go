@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/inspect"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 )
@@ -47,6 +48,7 @@ func (w *worker) checks() (checks []api.Check) {
 		})
 	}
 	checks = append(checks, includeChecks(w.plan)...)
+	checks = append(checks, inspect.SecretChecks(w.plan.Config)...)
 	now := w.now()
 	for _, name := range w.names() {
 		r := now[name]

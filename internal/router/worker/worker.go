@@ -117,6 +117,9 @@ func (w *worker) run(ctx context.Context) (next *version, err error) {
 	go func() { defer close(ended); w.owner.Run(owning, give) }()
 	w.reportIncludes()
 	w.log.Info("started", "version", w.opts.Version, "config", w.opts.Config, "fleet", w.plan.Config.Fleet.Name, "worker", w.id, "routes", len(w.routes))
+	for _, note := range w.plan.Notes().Sorted() {
+		w.log.Warn("configuration warning", "warning", note.Error())
+	}
 	next, err = w.wait(ctx)
 	w.log.Info("handing the partitions over", "drainTimeout", w.opts.DrainTimeout.String(), "reload", next != nil)
 	close(give)
