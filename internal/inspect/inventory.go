@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/expr"
@@ -30,6 +31,7 @@ type Inventory struct {
 	stores   map[string][]*index.Store  // by source, in the same order
 	specs    map[string]map[string]index.Spec
 	handlers []api.HandlerStatus
+	breaking map[string]breaking // the handlers with a circuit breaker
 	kept     map[string]kept.Set // by source, of those that keep some fields only
 	// seen has, by route, the sources whose objects the route may show in its results.
 	seen   map[string][]string
@@ -98,7 +100,7 @@ func NewCurrent(cfg *config.Config) *Current {
 func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores map[informer.Spec]*index.Store, indexes map[string]map[string]index.Spec) *Inventory {
 	inv := &Inventory{
 		config: p.Config, catalog: index.NewCatalog(), watches: make(map[string][]informer.Spec), stores: make(map[string][]*index.Store), specs: indexes,
-		kept: keptBy(p), seen: seenBy(p), view: viewOf(p, stores, indexes), replaced: make(chan struct{}),
+		kept: keptBy(p), seen: seenBy(p), breaking: make(map[string]breaking), view: viewOf(p, stores, indexes), replaced: make(chan struct{}),
 	}
 	for name, source := range p.Sources {
 		var all []*index.Store
@@ -115,6 +117,9 @@ func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores m
 			shown.SHA256 = pinned.Digest()
 		}
 		inv.handlers = append(inv.handlers, shown)
+		if b, ok := handlers[name].(breaking); ok {
+			inv.breaking[name] = b
+		}
 	}
 	types, owners := p.Types, p.Owners
 	inv.scoped = make(map[string]scoped)
@@ -157,6 +162,25 @@ func (inv *Inventory) scopedCatalog(scope *config.Scope, indexes map[string]map[
 		catalog.Add(name, stores, indexes[name])
 	}
 	return catalog
+}
+
+// breaking is a handler with a circuit breaker.
+type breaking interface {
+	// Unavailable returns since when and why the handler takes no deltas. nil: it does. It may be
+	// called after Close.
+	Unavailable() (since time.Time, reason error)
+}
+
+// HandlerChecks returns a check for each handler that takes no deltas at the moment.
+func (inv *Inventory) HandlerChecks() (checks []api.Check) {
+	for _, name := range slices.Sorted(maps.Keys(inv.breaking)) {
+		if since, reason := inv.breaking[name].Unavailable(); reason != nil {
+			checks = append(checks, api.Check{
+				Name: "handlers/" + name, Message: fmt.Sprintf("unavailable since %s: %s", since.UTC().Format(time.RFC3339), plugins.Bound(reason)),
+			})
+		}
+	}
+	return checks
 }
 
 // Handlers returns the open handlers in the order of their names.

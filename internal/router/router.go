@@ -301,6 +301,7 @@ func (r *router) checks() []api.Check {
 		}
 	}
 	checks = append(checks, r.objects.Load().SecretChecks()...)
+	checks = append(checks, r.objects.Load().HandlerChecks()...)
 	for _, s := range r.Pipeline.Unavailable() { // only its own routes wait
 		checks = append(checks, api.Check{Name: "sinks/" + s.Name, Message: fmt.Sprintf("unavailable since %s: %s", s.Since.UTC().Format(time.RFC3339), s.Reason)})
 	}

@@ -69,7 +69,8 @@ func RetryLater(err error, after time.Duration) error { return &markedError{err,
 // Postpone marks err as temporary, with the minimum delay before the next attempt (0: unknown).
 //
 //   - A sink returns it if it cannot take this event at the moment, but can take others.
-//   - A handler returns it if it cannot take any delta at the moment. The call is not an attempt.
+//   - A handler returns it if it cannot take this delta at the moment, because an API that it needs
+//     does not answer, or asks for time. The call is not an attempt.
 func Postpone(err error, after time.Duration) error { return &markedError{err, Postponed, after} }
 
 // Pause pauses the route of the event, regardless of its onFailure, until an operator resumes it. A

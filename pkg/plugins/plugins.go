@@ -79,7 +79,7 @@ type Verdict uint8
 // The verdicts, with the values that guests use.
 const (
 	OK    Verdict = iota // done: the events of the Result are delivered
-	Retry                // try again later; counts as an attempt
+	Retry                // try again later; counts as an attempt unless Err is [Postponed]
 	Drop                 // done: nothing is delivered
 	Fail                 // rejected: retried as often as the route says, then onFailure applies
 )
@@ -110,16 +110,6 @@ type Result struct {
 	Err error
 	// Events are the events to deliver. Only OK has any.
 	Events []Emit
-}
-
-// Done returns the deltas of a batch that are done, and their places in it.
-func Done(batch []*event.Delta, results []Result) (done []*event.Delta, at []int) {
-	for i, r := range results {
-		if r.Verdict.Done() {
-			done, at = append(done, batch[i]), append(at, i)
-		}
-	}
-	return done, at
 }
 
 // Emit is one event of a [Result].

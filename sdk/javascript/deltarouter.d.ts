@@ -63,7 +63,7 @@ export interface Context {
   readonly config: any;
   /** return ctx.drop: handled without events, and counted as dropped. */
   readonly drop: typeof Drop;
-  /** throw ctx.retry("not yet", 5000): handle the delta again, not before so many milliseconds. */
+  /** throw ctx.retry("not yet", 5000): handle the delta again, not before so many milliseconds. It is no attempt; any other exception is one. */
   retry(message: string, afterMs?: number): Error;
   /** The objects of an index, as in lookup("pods.byNode", "n1"). Needs allow.lookup. */
   lookup(index: string, key: string): KubernetesObject[];

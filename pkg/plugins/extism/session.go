@@ -88,7 +88,7 @@ func (s *session) Handle(ctx context.Context, batch []*event.Delta, _ int) ([]pl
 		if results[i], err = s.pass(ctx, d); err != nil {
 			return nil, err
 		}
-		s.services.Settle(results[i].Verdict)
+		s.services.Settle(&results[i])
 		if volume += s.output.size; volume > uint64(s.limits.Output) {
 			return nil, fmt.Errorf("%w: %d bytes, at most %d (limits.output)", abi.ErrTooMuch, volume, s.limits.Output)
 		}

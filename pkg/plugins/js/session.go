@@ -185,7 +185,7 @@ func (s *session) Handle(ctx context.Context, batch []*event.Delta, _ int) ([]pl
 		if results[i], err = s.result(answer); err != nil {
 			return nil, err
 		}
-		services.Settle(results[i].Verdict)
+		services.Settle(&results[i])
 	}
 	return results, nil
 }
@@ -254,7 +254,7 @@ func (s *session) result(answer string) (plugins.Result, error) {
 		return plugins.Result{Verdict: plugins.Drop}, nil
 	case plugins.Retry:
 		after := time.Duration(min(max(verdict.A, 0), float64(abi.LongestRetry/time.Millisecond))) * time.Millisecond
-		return plugins.Result{Verdict: plugins.Retry, Err: plugins.RetryLater(errors.New(printable.Text(verdict.M, int(s.limits.Message))), after)}, nil
+		return plugins.Result{Verdict: plugins.Retry, Err: plugins.Postpone(errors.New(printable.Text(verdict.M, int(s.limits.Message))), after)}, nil
 	case plugins.Fail:
 	}
 	t := &thrown{message: verdict.M, stack: verdict.S}

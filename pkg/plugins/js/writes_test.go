@@ -19,7 +19,7 @@ func TestWritesOfFailedDeltas(t *testing.T) {
 		`throw ctx.retry("later", 1)`:           dropped,
 		`return Promise.reject(new Error("a"))`: dropped,
 		`return [{data: 1}, {}]`:                dropped,
-		`return [{type: "\u0000", data: 1}]`:   dropped,
+		`return [{type: "\u0000", data: 1}]`:    dropped,
 	} {
 		h := newHost()
 		body := "const n = (ctx.kv.get('n') ?? 0) + 1\nctx.kv.set('n', n)\nctx.kv.set('seen' + delta.object.metadata.resourceVersion, n)\nif (delta.object.metadata.resourceVersion === '3') { " + end + " }\nreturn []"

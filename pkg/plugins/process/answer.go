@@ -61,7 +61,7 @@ func (l *limitsConfig) result(r *pluginv1.Result) (plugins.Result, error) {
 		return plugins.Result{Verdict: plugins.Drop}, nil
 	case pluginv1.Verdict_VERDICT_RETRY:
 		after := time.Duration(min(max(r.GetRetryAfterMs(), 0), longestRetry.Milliseconds())) * time.Millisecond
-		return plugins.Result{Verdict: plugins.Retry, Err: plugins.RetryLater(reason(message, "the plugin asks for another try"), after)}, nil
+		return plugins.Result{Verdict: plugins.Retry, Err: plugins.Postpone(reason(message, "the plugin asks for another try"), after)}, nil
 	case pluginv1.Verdict_VERDICT_FAIL:
 		return plugins.Result{Verdict: plugins.Fail, Err: reason(message, "the plugin failed it, without a message")}, nil
 	}

@@ -196,7 +196,7 @@ func (h *handler) callOnce(ctx context.Context, batch []*event.Delta, results []
 	if err != nil {
 		return err
 	}
-	done, at := plugins.Done(batch, decoded)
+	done, at := settled(batch, decoded)
 	if running.End() && len(done) < len(batch) {
 		// It is unknown which delta the writes belong to, so the deltas that are done are passed again.
 		h.fill(batch, results, decoded)
@@ -215,6 +215,16 @@ func (h *handler) callOnce(ctx context.Context, batch []*event.Delta, results []
 	}
 	h.fill(batch, results, decoded)
 	return nil
+}
+
+// settled returns the deltas that need no further attempt, and their places in the batch.
+func settled(batch []*event.Delta, results []plugins.Result) (done []*event.Delta, at []int) {
+	for i, r := range results {
+		if r.Verdict.Done() {
+			done, at = append(done, batch[i]), append(at, i)
+		}
+	}
+	return done, at
 }
 
 // fill enters the answers of the plugin into the results.

@@ -36,7 +36,9 @@ func TestWritesOfFailedDeltas(t *testing.T) {
 			if tt.deltas > 1 {
 				alone = constant(opI64, 0)
 			}
-			set := func(key, size int64) []byte { return m.steps(call("kv_set", 0, key, size, atValue, int64(len(value)), 0)) }
+			set := func(key, size int64) []byte {
+				return m.steps(call("kv_set", 0, key, size, atValue, int64(len(value)), 0))
+			}
 			m.function("rtr_handle").body = code(opGet, 0, opLoad, 2, 8, constant(opI32, 2), opEq, opIf, empty, set(atOther, 5), end, 0x0f /* return */, opEnd, set(atKey, 3), alone)
 			h := newHost()
 			results, err := h.open(t, withRights(t, m, "allow: {kv: true}")).Handle(t.Context(), plugintest.Deltas(t)[:tt.deltas])

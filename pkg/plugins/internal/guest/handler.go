@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -155,8 +156,13 @@ func (h *Handler) call(ctx context.Context, l *loan, batch []*event.Delta, size 
 	}
 	wait := in.OverRate()
 	mixed := errors.Is(err, host.ErrMixed)
+	outage := in.Outage()
 	if err == nil || mixed {
-		h.lasted(l.permit, batch, in, usable)
+		if outage == nil || !allUndone(answers) {
+			h.lasted(l.permit, batch, in, usable)
+		} else {
+			h.cutOff(l.permit, outage)
+		}
 		if !fresh { // its first delta is more expensive
 			h.burn.learn(used, len(batch))
 		}
@@ -180,6 +186,11 @@ func (h *Handler) call(ctx context.Context, l *loan, batch []*event.Delta, size 
 	if wait > 0 {
 		h.broke(l.permit, batch[0], err)
 		h.put(batch, results, fmt.Errorf("%w: %w", host.ErrRate, err), wait)
+		return nil
+	}
+	if outage != nil {
+		h.cutOff(l.permit, outage)
+		h.put(batch, results, fmt.Errorf("%w: %w", outage, err), 0)
 		return nil
 	}
 	if len(batch) == 1 {
@@ -226,7 +237,13 @@ func (h *Handler) split(ctx context.Context, l *loan, batch []*event.Delta, resu
 // passAgain passes those deltas to the guest again that it is done with, after a call whose writes
 // were dropped because of the other deltas.
 func (h *Handler) passAgain(ctx context.Context, l *loan, batch []*event.Delta, results []plugins.Result) error {
-	done, at := plugins.Done(batch, results)
+	var done []*event.Delta
+	var at []int // their places in the batch
+	for i, r := range results {
+		if r.Verdict.Done() {
+			done, at = append(done, batch[i]), append(at, i)
+		}
+	}
 	again := make([]plugins.Result, len(done))
 	if err := h.split(ctx, l, done, again, len(done)); err != nil {
 		return err
@@ -258,6 +275,24 @@ func (h *Handler) lasted(p circuit.Permit, batch []*event.Delta, in *engine.Inst
 const wornSoon = 4
 
 var errWorn = errors.New("three quarters of its memory are in use within a few calls: raise limits.memory")
+
+// allUndone reports whether no delta of a call is done.
+func allUndone(answers []plugins.Result) bool {
+	return len(answers) > 0 && !slices.ContainsFunc(answers, func(r plugins.Result) bool { return r.Verdict.Done() })
+}
+
+// cutOff counts a call that failed because a host that it needs does not answer.
+func (h *Handler) cutOff(p circuit.Permit, err error) {
+	if opened, s := h.breaker.Failed(p, err, 0); opened {
+		h.log.Warn("a host that the handler needs does not answer; the circuit breaker is open", "pause", s.Pause, "err", err)
+	}
+}
+
+// Unavailable returns since when and why the circuit breaker is open. nil: it is not.
+func (h *Handler) Unavailable() (since time.Time, reason error) {
+	s := h.breaker.Status()
+	return s.Since, s.Err
+}
 
 // broke counts a delta that broke a guest.
 func (h *Handler) broke(p circuit.Permit, d *event.Delta, err error) {
@@ -302,7 +337,7 @@ func unspend(answers []plugins.Result, wait time.Duration) {
 
 // leave postpones deltas because the breaker is open.
 func (h *Handler) leave(batch []*event.Delta, results []plugins.Result, s circuit.Status) {
-	err := fmt.Errorf("the circuit breaker is open because guests failed at each of the last deltas: %w", s.Err)
+	err := fmt.Errorf("the circuit breaker is open because the last calls failed, each one of them: %w", s.Err)
 	h.put(batch, results, err, s.Pause)
 }
 

@@ -239,7 +239,7 @@ func judge(v plugins.Verdict, after time.Duration, message string) plugins.Resul
 	case plugins.OK, plugins.Drop:
 		return plugins.Result{Verdict: v}
 	case plugins.Retry:
-		return plugins.Result{Verdict: v, Err: plugins.RetryLater(reason(message, "the guest asks for another try"), after)}
+		return plugins.Result{Verdict: v, Err: plugins.Postpone(reason(message, "the guest asks for another try"), after)}
 	case plugins.Fail:
 	}
 	return plugins.Result{Verdict: plugins.Fail, Err: reason(message, "the guest failed it, without a message")}

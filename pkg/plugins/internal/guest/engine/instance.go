@@ -209,6 +209,10 @@ func (in *Instance) Used() int64 { return in.scope.Used() }
 // call. 0: there was none.
 func (in *Instance) OverRate() time.Duration { return in.scope.OverRate() }
 
+// Outage returns the error of a request without a response for which the last call, or a delta of
+// it, has failed. nil: there was none.
+func (in *Instance) Outage() error { return in.scope.Outage() }
+
 // worn reports whether the instance must be replaced.
 func (in *Instance) worn() bool {
 	if in.calls >= int(in.engine.Limits.Calls) {

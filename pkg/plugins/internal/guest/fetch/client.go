@@ -106,13 +106,20 @@ func (c *Client) Find(text string) (*Request, *Target, int32) {
 	return r, host, abi.StatusOK
 }
 
+// Unreached is the error of a request without a response, because a host could not be reached or did
+// not answer in time.
+type Unreached struct{ Host, Reason string }
+
+func (e *Unreached) Error() string { return "no answer from " + e.Host + ": " + e.Reason }
+
 // Do sends a request and returns the response in the encoding for the guest, or a status below 0.
-func (c *Client) Do(ctx context.Context, host *Target, r *Request) ([]byte, int32) {
+// unreached is nil if the host has answered, or the request is not permitted.
+func (c *Client) Do(ctx context.Context, host *Target, r *Request) (text []byte, status int32, unreached *Unreached) {
 	request, err := r.build(ctx, host)
 	if err == nil {
 		answer, status, failed := host.send(request)
 		if err = failed; err == nil {
-			return answer, status
+			return answer, status, nil
 		}
 	}
 	return c.failed(ctx, host, err)
@@ -189,21 +196,22 @@ func (h *Target) send(request *http.Request) ([]byte, int32, error) {
 
 // failed returns the answer for a request without a response. It contains only the kind of failure,
 // because the error may contain addresses.
-func (c *Client) failed(ctx context.Context, host *Target, err error) ([]byte, int32) {
+func (c *Client) failed(ctx context.Context, host *Target, err error) ([]byte, int32, *Unreached) {
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
-		return nil, abi.StatusTooLate
+		return nil, abi.StatusTooLate, &Unreached{host.Address(), "it did not answer in time"}
 	}
 	if host.mayComplain() {
 		c.log.Warn("a request of the handler had no answer", "host", host.Host, "err", plugins.Transport(err))
 	}
 	if errors.Is(err, errAddress) {
-		return nil, abi.StatusDenied
+		return nil, abi.StatusDenied, nil
 	}
-	answer, err := json.Marshal(answer{Error: failure(err)})
+	unreached := &Unreached{host.Address(), failure(err)}
+	answer, err := json.Marshal(answer{Error: unreached.Reason})
 	if err != nil {
-		return nil, abi.StatusInvalid // never happens
+		return nil, abi.StatusInvalid, unreached // never happens
 	}
-	return answer, abi.StatusOK
+	return answer, abi.StatusOK, unreached
 }
 
 func (h *Target) mayComplain() bool {

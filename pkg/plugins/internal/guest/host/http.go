@@ -49,7 +49,11 @@ func (s *Scope) ask(ctx context.Context, text string) ([]byte, int32) {
 	}
 	ctx, cancel := s.patience(ctx)
 	defer cancel()
-	return client.Do(ctx, host, r)
+	answer, status, unreached := client.Do(ctx, host, r)
+	if unreached != nil {
+		s.unreached = unreached
+	}
+	return answer, status
 }
 
 // ErrRate is the error of a delta that is postponed because the rate of a host is used up.

@@ -40,16 +40,65 @@ type Scope struct {
 	overRate time.Duration  // the wait for a request that was not sent; 0: all were sent
 	// unanswered is the error of a look-up, which postpones the deltas of the call.
 	unanswered error
-	answered   bool // the guest has answered the call
 	emitted    [][]plugins.Emit
 	volumes    []int // bytes emitted, by delta
 	volume     int   // bytes emitted
 	tooMuch    bool  // the deltas together exceed the output of a call
-	overlay    *kv.Overlay
-	settled    bool // the session says which delta has written what, see [Services.Settle]
-	random     stream
-	answers    answers
-	hostCall   hostCall // the running one
+	outcome
+	random   stream
+	answers  answers
+	hostCall hostCall // the running one
+}
+
+// outcome is what has become of a call, and of the writes of its deltas.
+type outcome struct {
+	answered bool // the guest has answered the call
+	overlay  *kv.Overlay
+	settled  bool // the session says which delta has written what, see [Services.Settle]
+	// unreached is the error of a request without a response, which postpones the failed deltas of
+	// the call; nil: there was none, or Settle has dealt with it.
+	unreached error
+	outage    error // the last one with which a delta was postponed
+}
+
+// ErrMixed is the error of a call that has written values, and has answered some of its deltas with
+// retry or fail. These results hold. The writes are dropped, because it is unknown which delta they
+// belong to: the other deltas must be passed again, without these.
+var ErrMixed = errors.New("the guest has written values, and some deltas of the call have failed")
+
+// undone returns the number of deltas whose writes must be dropped and have not been.
+func (o *outcome) undone(results []plugins.Result) (n int) {
+	if o.settled {
+		return 0
+	}
+	for i := range results {
+		if !results[i].Verdict.Done() {
+			n++
+		}
+	}
+	return n
+}
+
+// excuse postpones a failed delta after a request without a response: the delta is not at fault.
+func (o *outcome) excuse(r *plugins.Result) {
+	if o.unreached == nil || r.Verdict.Done() || plugins.ClassOf(r.Err) == plugins.Rejected {
+		return
+	}
+	o.outage = o.unreached
+	err, after := o.unreached, time.Duration(0)
+	if r.Err != nil {
+		err, after = fmt.Errorf("%w: %w", o.unreached, r.Err), plugins.RetryAfter(r.Err)
+	}
+	*r = plugins.Result{Verdict: plugins.Retry, Err: plugins.Postpone(err, after)}
+}
+
+// Outage returns the error of a request without a response in the last call, for which a delta of
+// the call was postponed, or which has ended the guest. nil: there was none.
+func (o *outcome) Outage() error {
+	if o.outage == nil && !o.answered {
+		return o.unreached
+	}
+	return o.outage
 }
 
 // descriptors are the files of a guest.
@@ -74,7 +123,7 @@ func scopeOf(ctx context.Context) *Scope {
 func (r *Host) NewScope(ctx context.Context) *Scope {
 	logging := context.WithoutCancel(ctx)
 	s := &Scope{
-		host: r, limits: r.limits, clock: clock{mono: 1}, overlay: kv.NewOverlay(r.kv, r.clock, int64(r.limits.KV)),
+		host: r, limits: r.limits, clock: clock{mono: 1}, outcome: outcome{overlay: kv.NewOverlay(r.kv, r.clock, int64(r.limits.KV))},
 		fds: descriptors{output: [2]*lines.Writer{r.log.Writer(logging, "stdout", slog.LevelInfo), r.log.Writer(logging, "stderr", slog.LevelWarn)}},
 	}
 	s.answers = answers{replay: r.replay, tank: &s.tank}
@@ -167,6 +216,9 @@ func (s *Scope) Handle(ctx context.Context, batch []*event.Delta, size int, to S
 		results = make([]plugins.Result, len(batch))
 	}
 	s.addEmitted(results)
+	for i := range results {
+		s.excuse(&results[i])
+	}
 	if undone := s.undone(results); undone > 0 && s.overlay.End() {
 		if undone < len(batch) {
 			return results, ErrMixed
@@ -179,30 +231,12 @@ func (s *Scope) Handle(ctx context.Context, batch []*event.Delta, size int, to S
 	return results, nil
 }
 
-// ErrMixed is the error of a call that has written values, and has answered some of its deltas with
-// retry or fail. These results hold. The writes are dropped, because it is unknown which delta they
-// belong to: the other deltas must be passed again, without these.
-var ErrMixed = errors.New("the guest has written values, and some deltas of the call have failed")
-
-// undone returns the number of deltas whose writes must be dropped and have not been.
-func (s *Scope) undone(results []plugins.Result) (n int) {
-	if s.settled {
-		return 0
-	}
-	for i := range results {
-		if !results[i].Verdict.Done() {
-			n++
-		}
-	}
-	return n
-}
-
 func (s *Scope) begin(ctx context.Context, batch []*event.Delta, timeout time.Duration) context.Context {
 	s.batch = batch
 	now := s.host.clock.Now()
 	all := timeout * time.Duration(max(1, len(batch)))
 	s.timeout, s.deadline, s.mayWait, s.overRate = timeout, now.Add(all), all, 0
-	s.unanswered, s.answered, s.settled = nil, false, false
+	s.unanswered, s.outcome = nil, outcome{overlay: s.overlay}
 	s.tank.paused = now
 	s.clock.stale = true
 	return context.WithValue(ctx, scopeKey{}, s)

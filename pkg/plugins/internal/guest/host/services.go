@@ -88,13 +88,15 @@ func (s Services) Remove(key string) int32 {
 }
 
 // Settle ends a delta of the call, for a session that passes one delta after another: the writes of
-// a delta with the verdict retry or fail are dropped.
-func (s Services) Settle(of plugins.Verdict) {
-	if !of.Done() {
+// a delta with the verdict retry or fail are dropped, and it is postponed if it failed after a
+// request without a response.
+func (s Services) Settle(r *plugins.Result) {
+	if !r.Verdict.Done() {
 		s.scope.overlay.Undo()
+		s.scope.excuse(r)
 	}
 	s.scope.overlay.Keep()
-	s.scope.settled = true
+	s.scope.settled, s.scope.unreached = true, nil
 }
 
 // key checks the grant and a key.
