@@ -32,7 +32,7 @@ func (a *alone) flags(f *cli.Flags, components compile.Components, level slog.Le
 }
 
 func (a *alone) open(ctx context.Context, s cli.Streams) (*solo.Handler, error) {
-	h, err := solo.Open(ctx, solo.Options{Config: a.config, Name: a.handler, Components: a.components, Log: a.logging.New(s.Err)})
+	h, err := solo.Open(ctx, solo.Options{Config: a.config, Name: a.handler, Components: a.components, Log: a.logging.New(s.Err), Cache: compile.UserCache()})
 	return h, cli.Invalid(err)
 }
 

@@ -35,6 +35,7 @@ type Options struct {
 	Components compile.Components
 	Log        *slog.Logger       // for the output of the handler
 	Replay     *callrecord.Replay // the call to repeat; nil: none
+	Cache      string             // the folder for compiled modules, see [compile.UserCache]; empty: none
 }
 
 // Handler is an open handler. One goroutine uses it at a time.
@@ -78,7 +79,7 @@ func Open(ctx context.Context, opts Options) (*Handler, error) {
 		Env: plugins.Env{
 			Name: name, Cluster: cfg.Cluster.Name, Log: opts.Log.With("handler", name), Metrics: h.metrics, KV: kv.New(timer.Real(), false), Clock: clock,
 		},
-		Workers: 1, Lookup: nothing{}, HTTP: unplugged{}, Replay: opts.Replay,
+		Workers: 1, Cache: opts.Cache, Lookup: nothing{}, HTTP: unplugged{}, Replay: opts.Replay,
 	})
 	if err != nil {
 		return nil, config.Problems{c.Config.Problemf("%v", err)}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -229,4 +231,27 @@ func TestBenchFails(t *testing.T) {
 	_, err = Bench(t.Context(), all, BenchOptions{Batch: 4, Rounds: 1}, h)
 	must.Fail(t, err, "updated pods shop/web: verdict fail: ")
 	must.Fail(t, err, "as you wish")
+}
+
+// TestCache shows that a module is compiled once for all runs with one folder.
+func TestCache(t *testing.T) {
+	opts := Options{Config: write(t, ""), Components: components(), Log: slog.New(slog.DiscardHandler), Cache: t.TempDir()}
+	compiled := func() (files []string) {
+		h, err := Open(t.Context(), opts)
+		must.Succeed(t, err)
+		must.Succeed(t, h.Close(context.WithoutCancel(t.Context())))
+		must.Succeed(t, filepath.WalkDir(opts.Cache, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() && d.Name() != "sha256" {
+				info, err := d.Info()
+				must.Succeed(t, err)
+				files = append(files, fmt.Sprint(path, info.ModTime()))
+			}
+			return err
+		}))
+		return files
+	}
+	first := compiled()
+	if second := compiled(); len(first) == 0 || !slices.Equal(first, second) {
+		t.Errorf("the first run compiled %q, after the second there is %q", first, second)
+	}
 }

@@ -1,6 +1,7 @@
 package wasm_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -133,6 +134,24 @@ func TestCompileCanceled(t *testing.T) {
 		t.Errorf("got %v", err)
 		if err == nil {
 			_ = handler.Close(t.Context())
+		}
+	}
+}
+
+// TestCompileLogged: the log has the begin of a long compilation, and nothing if the compiled module
+// is there.
+func TestCompileLogged(t *testing.T) {
+	m := guest(constant(opI64, 2))
+	m.data = map[uint32][]byte{0x8000: bytes.Repeat([]byte("x"), 600<<10)}
+	conf, dir := config(t, m), t.TempDir()
+	for _, want := range []bool{true, false} {
+		h := newHost()
+		h.env.Cache = dir
+		h.open(t, conf)
+		for _, line := range []string{"compiling the module, which may take seconds", "compiled the module"} {
+			if strings.Contains(h.log.String(), line) != want {
+				t.Errorf("%q is in the log: %v\n%s", line, !want, h.log)
+			}
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (e *Engine) compile(ctx context.Context) error {
 
 func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 	conf := wazero.NewRuntimeConfig().WithMemoryLimitPages(uint32(uint64(e.Limits.Memory) / limits.PageSize))
-	dir, err := c.open(e.metered.Code)
+	dir, kept, err := c.open(e.metered.Code)
 	if err != nil {
 		e.Env.Log.Warn("compiled modules cannot be kept, so each start compiles them", "err", fileerr.Explain(err))
 	}
@@ -66,6 +66,11 @@ func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 		conf = conf.WithCompilationCache(e.Shared)
 	}
 	e.runtime = wazero.NewRuntimeWithConfig(ctx, conf)
+	began := time.Now()
+	slow := !kept && len(e.metered.Code) >= slowCode
+	if slow { // a reload is silent meanwhile
+		e.Env.Log.Info("compiling the module, which may take seconds", "bytes", len(e.metered.Code))
+	}
 	// before the cache is sealed, because the cache contains this code too
 	if e.pauses, err = host.ProvidePauses(ctx, e.runtime); err == nil {
 		// With workers wazero checks ctx after each function, and package meter limits the size of
@@ -77,11 +82,17 @@ func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 		c.remove(dir)
 		return err
 	}
+	if slow {
+		e.Env.Log.Info("compiled the module", "took", time.Since(began).Round(time.Millisecond))
+	}
 	if err := c.seal(dir); err != nil {
 		e.Env.Log.Warn("the compiled module cannot be kept, so the next start compiles it again", "err", fileerr.Explain(err))
 	}
 	return nil
 }
+
+// slowCode is the size of a module whose compilation is logged: about half a second.
+const slowCode = 512 << 10
 
 // codeCache is a folder of compiled modules. It contains a folder per module, named by the module's
 // hash, with the file of wazero, and a file with the hash of that. The hash is necessary because
@@ -93,26 +104,27 @@ const (
 	keepCode = 30 * 24 * time.Hour // entries that were unused for so long are removed
 )
 
-// open returns the folder of a module, or an empty path. The content of the folder is intact.
-func (c codeCache) open(module []byte) (string, error) {
+// open returns the folder of a module, or an empty path. The content of the folder is intact. kept:
+// it has the compiled module.
+func (c codeCache) open(module []byte) (dir string, kept bool, err error) {
 	if c.dir == "" {
-		return "", nil
+		return "", false, nil
 	}
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
-		return "", err
+		return "", false, err
 	}
 	if err := os.Chmod(c.dir, 0o700); err != nil { // its content is executed
-		return "", err
+		return "", false, err
 	}
 	c.prune(time.Now())
 	hash := sha256.Sum256(module)
-	dir := filepath.Join(c.dir, hex.EncodeToString(hash[:16]))
+	dir = filepath.Join(c.dir, hex.EncodeToString(hash[:16]))
 	sum, err := sumOf(dir)
 	sealed, sealErr := os.ReadFile(filepath.Join(dir, sealFile))
-	if err != nil || sealErr != nil || sum != string(sealed) {
+	if kept = err == nil && sealErr == nil && sum == string(sealed); !kept {
 		c.remove(dir)
 	}
-	return dir, os.MkdirAll(dir, 0o700)
+	return dir, kept, os.MkdirAll(dir, 0o700)
 }
 
 // seal writes the hash of a folder after the module was compiled or loaded.
