@@ -109,11 +109,12 @@ type expectation struct {
 	Type    string         `yaml:"type"`
 	Subject string         `yaml:"subject"`
 	Data    config.Node    `yaml:"data"`
-	Exact   bool           `yaml:"exact"` // data has no further fields
+	Body    config.Node    `yaml:"body"`  // what a sink with a body expression sends
+	Exact   bool           `yaml:"exact"` // data and body have no further fields
 	Any     bool           `yaml:"any"`   // any event of the route is as expected
 	Error   string         `yaml:"error"` // part of the reason why a delta was given up
 
-	data any // of Data
+	data, body any // of Data and Body
 }
 
 // hasSink reports whether the event is expected at one target only.
@@ -127,8 +128,13 @@ func (e *expectation) empty() bool {
 // hasData reports whether the data are given. Null is data, too.
 func (e *expectation) hasData() bool { return slices.Contains(e.Node.Keys(), "data") }
 
-// saysData reports whether the data exclude others.
-func (e *expectation) saysData() bool { return e.hasData() && (e.Exact || says(e.data)) }
+// hasBody reports whether the body is given.
+func (e *expectation) hasBody() bool { return slices.Contains(e.Node.Keys(), "body") }
+
+// saysData reports whether the data or the body exclude others.
+func (e *expectation) saysData() bool {
+	return e.hasData() && (e.Exact || says(e.data)) || e.hasBody() && (e.Exact || says(e.body))
+}
 
 // nothing is the value of `expect` for no event, equivalent to an empty list.
 const nothing = "none"
@@ -156,6 +162,7 @@ func parseFile(file string, data []byte) (*document, config.Problems) {
 // checker finds the mistakes in cases of a configuration.
 type checker struct {
 	cfg      *config.Config
+	hasBody  func(sink string) bool // the sink sends a body of an expression
 	problems config.Problems
 }
 
@@ -265,31 +272,44 @@ func (c *checker) expectation(t *testCase, e *expectation) {
 		if e.Error == "" {
 			c.problemf(e.Node.At("error"), "is empty: write a part of the error")
 		}
-		for _, other := range []string{"sink", "type", "subject", "data", "exact"} {
+		for _, other := range []string{"sink", "type", "subject", "data", "body", "exact"} {
 			if slices.Contains(keys, other) {
 				c.problemf(e.Node.At(other), "does not go with error: a delta that is given up makes no event")
 			}
 		}
 	}
-	if e.Exact && !e.hasData() {
-		c.problemf(e.Node.At("exact"), "needs data")
+	if e.Exact && !e.hasData() && !e.hasBody() {
+		c.problemf(e.Node.At("exact"), "needs data or body")
 	}
-	for _, other := range []string{"type", "subject", "data", "exact", "error"} {
+	for i := range r.To {
+		if to := &r.To[i]; e.hasBody() && (!e.hasSink() || e.Sink.Is(to)) && !c.hasBody(to.Sink) {
+			c.problemf(e.Node.At("body"), "%s gets the event itself: expect data, or name a sink with a body of its own under sink", to)
+		}
+	}
+	for _, other := range []string{"type", "subject", "data", "body", "exact", "error"} {
 		if e.Any && slices.Contains(keys, other) {
 			c.problemf(e.Node.At(other), "does not go with any: write what the event has, or any: true for any event of the route")
 		}
 	}
-	var err error
-	if e.data, err = valueOf(e.Data); err != nil {
-		c.problems = append(c.problems, problemsOf(e.Data, err)...)
+	e.data, e.body = c.value(e.Data), c.value(e.Body)
+}
+
+// value reads any YAML.
+func (c *checker) value(n config.Node) any {
+	value, err := valueOf(n)
+	if err != nil {
+		c.problems = append(c.problems, problemsOf(n, err)...)
 	}
+	return value
 }
 
 // content reports an expectation that any event of the route meets, and data that match any data.
 func (c *checker) content(e *expectation) {
 	switch {
-	case e.hasData() && !e.saysData():
+	case e.hasData() && !e.Exact && !says(e.data):
 		c.problemf(e.Node.At("data"), "matches any data: write a part of the data, or exact: true if they are empty; router test -update writes them")
+	case e.hasBody() && !e.Exact && !says(e.body):
+		c.problemf(e.Node.At("body"), "matches any body: write a part of the body, or exact: true if it is empty; router test -update writes it")
 	case e.empty():
 		c.problemf(e.Node, "any event of the route is as expected: write its data, type, subject or at, or any: true if you mean that; "+
 			"router test -update writes them")

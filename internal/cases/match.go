@@ -13,7 +13,8 @@ type result struct {
 	at                  time.Duration
 	route, sink         string
 	kind, subject, text string // type and subject of the event; text of the error
-	data                any
+	data, body          any
+	sends               bool // the sink sends the body instead of the event
 }
 
 func (r *result) failed() bool { return r.text != "" }
@@ -28,7 +29,7 @@ func (e *expectation) meets(r *result) bool {
 		return strings.Contains(r.text, e.Error)
 	}
 	return (e.Type == "" || e.Type == r.kind) && (e.Subject == "" || e.Subject == r.subject) &&
-		(!e.hasData() || within(e.data, r.data, e.Exact))
+		(!e.hasData() || within(e.data, r.data, e.Exact)) && (!e.hasBody() || r.sends && within(e.body, r.body, e.Exact))
 }
 
 // within reports whether got contains all of want; items of lists must be at the same place. A null

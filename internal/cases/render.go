@@ -38,6 +38,9 @@ func (e *expectation) fields() entry {
 	if e.hasData() {
 		fields = append(fields, field{"data", e.data})
 	}
+	if e.hasBody() {
+		fields = append(fields, field{"body", e.body})
+	}
 	if e.Exact {
 		fields = append(fields, field{"exact", true})
 	}
@@ -63,23 +66,42 @@ func (p pair) fields() entry {
 		switch {
 		case f.key == "exact", f.key == "any":
 		case f.key == "error" && strings.Contains(p.got.text, p.want.Error):
-		case f.key != "data":
-			f.value = came[f.key]
-		case p.want.Exact, !reaches(p.want.data, p.got.data):
-			f.value = p.got.data
+		case f.key == "data":
+			f.value = p.part(p.want.data, p.got.data)
+		case f.key == "body":
+			f.value = p.part(p.want.body, p.got.body)
 		default:
-			f.value = shown(p.want.data, p.got.data)
+			f.value = came[f.key]
 		}
 	}
-	return fields.saying()
+	return fields.saying(p.got)
 }
 
-// saying adds `exact` if any data would match those of the entry.
-func (e entry) saying() entry {
-	if last := e[len(e)-1]; last.key == "data" && !says(last.value) {
-		return append(e, field{"exact", true})
+// part returns what to show of data or of a body: the parts that are expected, or everything if they
+// are not all there.
+func (p pair) part(want, got any) any {
+	if p.want.Exact || !reaches(want, got) {
+		return got
 	}
-	return e
+	return shown(want, got)
+}
+
+// saying adds `exact`, with the whole data and body, if any data would match those of the entry, or
+// any body.
+func (e entry) saying(r *result) entry {
+	vague := func(f field) bool { return (f.key == "data" || f.key == "body") && !says(f.value) }
+	if slices.ContainsFunc(e, func(f field) bool { return f.key == "exact" }) || !slices.ContainsFunc(e, vague) {
+		return e
+	}
+	for i := range e {
+		switch e[i].key {
+		case "data":
+			e[i].value = r.data
+		case "body":
+			e[i].value = r.body
+		}
+	}
+	return append(e, field{"exact", true})
 }
 
 // short renders a duration without zero units: 2m instead of 2m0s.
@@ -103,7 +125,11 @@ func (r *result) fields() entry {
 	if r.failed() {
 		return append(fields, field{"error", r.text})
 	}
-	return append(fields, field{"type", r.kind}, field{"subject", r.subject}, field{"data", r.data}).saying()
+	fields = append(fields, field{"type", r.kind}, field{"subject", r.subject}, field{"data", r.data})
+	if r.sends {
+		fields = append(fields, field{"body", r.body})
+	}
+	return fields.saying(r)
 }
 
 // lines renders an entry as an item of a YAML list.

@@ -103,7 +103,7 @@ func (r *runner) file(ctx context.Context, file string) (failed int, problems co
 	if len(problems) > 0 {
 		return 0, r.invalid(file, problems)
 	}
-	c := &checker{cfg: offline.Config()}
+	c := &checker{cfg: offline.Config(), hasBody: offline.HasBody}
 	if c.check(doc, r.Update); len(c.problems) > 0 {
 		return 0, r.invalid(file, c.problems.Sorted())
 	}
@@ -293,6 +293,11 @@ func results(outcomes []simulate.Outcome, start time.Time) (all []*result, err e
 		if !r.failed() {
 			if r.data, err = decode(o.Event.Data); err != nil {
 				return nil, fmt.Errorf("route %q: data of an event is no JSON: %w", o.Route, err)
+			}
+			if r.sends = o.Body != nil; r.sends {
+				if r.body, err = decode(o.Body); err != nil {
+					return nil, fmt.Errorf("route %q: the body for sink %q is no JSON: %w", o.Route, o.Sink, err)
+				}
 			}
 		}
 		all = append(all, r)

@@ -49,7 +49,7 @@ func (r *recorder) replaceMissing(routes []pipeline.Route) {
 		for k := range sinks {
 			to := &sinks[k]
 			if to.Route != "" && !slices.ContainsFunc(routes, func(r pipeline.Route) bool { return r.Name == to.Route }) {
-				to.Route, to.Sink = "", recordingSink{r, to.Name}
+				to.Route, to.Sink = "", recordingSink{r, to.Name, nil}
 			}
 		}
 	}

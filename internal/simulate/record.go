@@ -24,7 +24,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
-	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // RecordOptions are the options of a recording.
@@ -217,8 +216,18 @@ type recorder struct {
 
 var _ pipeline.DeadLetterer = (*recorder)(nil)
 
-// sink returns a recording sink instead of a configured one.
-func (r *recorder) sink(name string) (plugins.Sink, error) { return recordingSink{r, name}, nil }
+// bodyOf returns the function for what a sink sends of an event; nil: it sends the event.
+func (o *Offline) bodyOf(sink string) bodyOf {
+	if c := o.plan.Config.Sinks[sink]; c != nil {
+		if kind, ok := compile.KindOf(o.env.Components.Sinks, c.Kind).(bodied); ok {
+			return kind.Body(c.Config)
+		}
+	}
+	return nil
+}
+
+// HasBody reports whether a sink sends the result of an expression instead of the event.
+func (o *Offline) HasBody(sink string) bool { return o.bodyOf(sink) != nil }
 
 // onForward records the events that a route passed to another.
 func (r *recorder) onForward(route string, sink pipeline.NamedSink, events []event.Event) {
@@ -255,17 +264,40 @@ func (r *recorder) Remove(context.Context, []uint64) (int, error) { return 0, ni
 type recordingSink struct {
 	r    *recorder
 	name string
+	body bodyOf // nil: the sink sends the event
 }
 
-// Write implements plugins.Sink.
-func (s recordingSink) Write(_ context.Context, events []event.Event) []error {
+// bodyOf returns the JSON that a sink sends instead of an event. It is safe for concurrent use.
+type bodyOf = func(ctx context.Context, e *event.Event) ([]byte, error)
+
+// bodied is a kind of sinks that may send the result of an expression instead of the event.
+type bodied interface {
+	// Body returns nil if the sink sends the event.
+	Body(node config.Node) func(ctx context.Context, e *event.Event) ([]byte, error)
+}
+
+// Write implements plugins.Sink. Its errors are those of the body.
+func (s recordingSink) Write(ctx context.Context, events []event.Event) (errs []error) {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	for _, e := range events {
+	for i := range events {
+		e := events[i]
 		e.Data = slices.Clone(e.Data)
-		s.r.outcomes = append(s.r.outcomes, Outcome{Time: s.r.clock.Now(), Route: e.Route, Sink: s.name, Event: e})
+		came := Outcome{Time: s.r.clock.Now(), Route: e.Route, Sink: s.name, Event: e}
+		if s.body != nil {
+			var err error
+			if came.Body, err = s.body(ctx, &e); err != nil {
+				errs = append(errs, make([]error, i-len(errs))...)
+				errs = append(errs, err)
+				continue
+			}
+		}
+		s.r.outcomes = append(s.r.outcomes, came)
 	}
-	return nil
+	if errs != nil {
+		errs = append(errs, make([]error, len(events)-len(errs))...)
+	}
+	return errs
 }
 
 // Close implements plugins.Sink.

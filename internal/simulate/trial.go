@@ -85,6 +85,7 @@ type Outcome struct {
 	Route string
 	Sink  string      // the name of the target; empty: the delta was given up before
 	Event event.Event // set if Error is empty
+	Body  []byte      // JSON that the sink sends instead of the event; nil: it sends the event
 	Error string
 }
 
@@ -148,7 +149,9 @@ func (t *Trial) begin(ctx context.Context, seen <-chan struct{}) error {
 		if t.scene.HTTP != nil {
 			env.HTTP = t.scene.HTTP
 		}
-		env.Sinks = t.rec.sink
+		env.Sinks = func(name string) (plugins.Sink, error) {
+			return recordingSink{t.rec, name, t.offline.bodyOf(name)}, nil
+		}
 	})
 	t.e = e
 	if err := t.open(ctx, seen); err != nil {

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/httpsink"
 	"github.com/deltarouter/deltarouter/internal/tlsfiles"
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
@@ -74,6 +76,28 @@ var _ interface {
 	plugins.Warner
 	plugins.Prober
 } = kind{}
+
+// Body returns a function that evaluates body for an event and returns the result as JSON, with
+// `(secret NAME)` for each secret; nil: the sink sends the event. Its errors are those of Write. It
+// is safe for concurrent use. Package simulate calls it, because nothing is sent in a trial.
+func (kind) Body(n config.Node) func(ctx context.Context, e *event.Event) ([]byte, error) {
+	var c sinkConfig
+	_ = n.Decode(&c) // Check has accepted it
+	if c.Body == nil {
+		return nil
+	}
+	program, err := expr.CompileEvent(c.Body.Text)
+	secrets := make(map[string]string, len(c.Secrets))
+	for name := range c.Secrets {
+		secrets[name] = "(secret " + name + ")"
+	}
+	return func(ctx context.Context, e *event.Event) ([]byte, error) {
+		if err != nil {
+			return nil, err
+		}
+		return evalBody(ctx, program, e, secrets)
+	}
+}
 
 // Validate implements [config.Validator]. It does not check a URL or header in a file or variable,
 // because these can change.

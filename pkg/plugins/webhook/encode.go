@@ -126,14 +126,9 @@ func (b *body) encode(ctx context.Context, e *event.Event) (*message, error) {
 		}
 		secrets[name] = value
 	}
-	out, err := b.program.Eval(ctx, e, secrets)
-	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case err != nil:
-		return nil, plugins.Reject(plugins.Categorize(fmt.Errorf("event %s: body: %w", e.ID, err), "the expression body failed"))
-	case string(out) == "null":
-		return nil, plugins.Reject(plugins.Categorize(fmt.Errorf("event %s: body: the result is null: exclude such events in the route's filter or emit", e.ID), "the result of body is null"))
+	out, err := evalBody(ctx, b.program, e, secrets)
+	if err != nil {
+		return nil, err
 	}
 	m := newMessage(typeJSON, out)
 	if out[0] == '"' {
@@ -147,4 +142,18 @@ func (b *body) encode(ctx context.Context, e *event.Event) (*message, error) {
 		m.header.Set("Content-Type", b.contentType)
 	}
 	return m, nil
+}
+
+// evalBody returns the result of the expression as JSON, which is not null.
+func evalBody(ctx context.Context, program *expr.EventProgram, e *event.Event, secrets map[string]string) ([]byte, error) {
+	out, err := program.Eval(ctx, e, secrets)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, plugins.Reject(plugins.Categorize(fmt.Errorf("event %s: body: %w", e.ID, err), "the expression body failed"))
+	case string(out) == "null":
+		return nil, plugins.Reject(plugins.Categorize(fmt.Errorf("event %s: body: the result is null: exclude such events in the route's filter or emit", e.ID), "the result of body is null"))
+	}
+	return out, nil
 }
