@@ -17,12 +17,7 @@ import (
 // outlines finds mistakes in events that an emit makes for sinks which interpret events, such as
 // kubernetes.
 func (c *compiler) outlines(r *Route, known *schema.Set, kinds []plugins.SinkKind) {
-	var resources []string
-	for _, source := range r.From {
-		resources = append(resources, c.cfg.Sources[source].Resource)
-	}
-	slices.Sort(resources)
-	resources = slices.Compact(resources)
+	resources := resourcesOf(r)
 	for _, target := range r.To {
 		name := target.Sink
 		if name == "" {
@@ -33,13 +28,24 @@ func (c *compiler) outlines(r *Route, known *schema.Set, kinds []plugins.SinkKin
 		switch {
 		case !ok:
 		case r.EmitProgram != nil:
-			for _, o := range r.EmitProgram.Outlines() {
+			found, _ := r.EmitProgram.Outlines()
+			for _, o := range found {
 				c.outline(r.Route, name, &o, kind, resources, known)
 			}
 		case r.Handler == "" && len(r.Upstream) == 0:
 			c.warnf(target.Node.Problemf("sink %q executes the instructions in events, and rejects those of this route, which only describe changes: add emit or handler", name))
 		}
 	}
+}
+
+// resourcesOf returns the different resources of the sources of a route, as the configuration writes
+// them.
+func resourcesOf(r *Route) (resources []string) {
+	for _, source := range r.From {
+		resources = append(resources, r.Config.Sources[source].Resource)
+	}
+	slices.Sort(resources)
+	return slices.Compact(resources)
 }
 
 // outline finds mistakes in one event for one sink.
@@ -110,143 +116,108 @@ func unknownFields(o *outline.Outline, t *schema.Type) (problems []outline.Probl
 	return problems
 }
 
-// applied is an object of which a route applies or patches the fields.
-type applied struct {
-	outline.Written
-
-	route  *Route
-	at     func(format string, args ...any) config.Problem
-	fields map[string]*string // their values by their paths; nil: unknown
+// eventReader is a kind of sinks that may have an expression about events. The expression is nil if
+// there is none.
+type eventReader interface {
+	EventReads(node config.Node) (*config.Expr, []expr.EventRead)
 }
 
-// adviseApplies warns of fields that two routes apply, because the field manager of each route owns
-// what it applied, and of a route that applies one object for many.
-func (c *compiler) adviseApplies(p *Plan) {
-	var all []applied
-	for i := range p.Routes {
-		all = append(all, appliesOf(&p.Routes[i], c.kinds)...)
-	}
-	warned := make(map[[2]string]bool)
-	for i := range all {
-		b := &all[i]
-		if b.Applies && b.Named != "" && computesKeys(b.Body) {
-			c.warnf(b.at("the route applies one object for all objects that it sees, and computes keys of it: each apply removes the keys of the one before. " +
-				"Write merge, or apply all keys at once, computed from a list of the objects"))
-		}
-		for k := range i {
-			a := &all[k]
-			pair := [2]string{a.route.Name, b.route.Name}
-			if a.route == b.route || warned[pair] || !a.Applies && !b.Applies || !a.mayBe(b) {
-				continue
-			}
-			if both := a.both(b); len(both) > 0 {
-				warned[pair] = true
-				c.warnf(b.at("route %q also writes %s of these objects: an apply of a field that another route owns is rejected, or with force takes it over; "+
-					"let one route write it", a.route.Name, strings.Join(both, ", ")))
-			}
-		}
+// eventMembers returns the members of an event as a structured CloudEvent.
+func eventMembers() []string {
+	return []string{
+		"specversion", "id", "source", "type", "subject", "time", "route", "k8suid", "k8sresourceversion", "redelivered", "traceparent",
+		"datacontenttype", "data",
 	}
 }
 
-// appliesOf returns the objects of which a route applies or patches known fields.
-func appliesOf(r *Route, kinds []plugins.SinkKind) (all []applied) {
-	if r.EmitProgram == nil {
-		return nil
-	}
-	var resources []string
-	for _, source := range r.From {
-		resources = append(resources, r.Config.Sources[source].Resource)
-	}
-	slices.Sort(resources)
-	resources = slices.Compact(resources)
-	for _, target := range r.To {
-		sink := r.Config.Sinks[target.Sink]
-		if sink == nil {
-			continue
-		}
-		kind, ok := KindOf(kinds, sink.Kind).(outline.Outliner)
+// bodies finds reads of members that no event has, in the expressions of sinks about events.
+func (c *compiler) bodies(routes []Route) {
+	for _, name := range slices.Sorted(maps.Keys(c.cfg.Sinks)) {
+		sink := c.cfg.Sinks[name]
+		kind, ok := KindOf(c.kinds, sink.Kind).(eventReader)
 		if !ok {
 			continue
 		}
-		outlines := r.EmitProgram.Outlines()
-		for i := range outlines {
-			data := outlineOf(&outlines[i])
-			_, written := kind.Outline(sink.Config, &data, resources)
-			for _, w := range written {
-				fields := make(map[string]*string)
-				fieldsOf(fields, "", w.Body)
-				all = append(all, applied{w, r, positionOf(r, &outlines[i]), fields})
+		text, reads := kind.EventReads(sink.Config)
+		if text == nil {
+			continue
+		}
+		made, all := madeFor(c, name, routes)
+		for i := range reads {
+			if at, message := unmade(&reads[i], made, all); message != "" {
+				c.outlined(text.Problem(at.Line, at.Column, message))
 			}
 		}
 	}
-	return all
 }
 
-// positionOf returns a function that reports something about an event of a route.
-func positionOf(r *Route, o *expr.Outline) func(format string, args ...any) config.Problem {
-	text := r.Emit
-	if define, ok := r.Config.Define[o.At.Define]; ok {
-		text = &define
-	}
-	return func(format string, args ...any) config.Problem {
-		return text.Problem(o.At.Line, o.At.Column, fmt.Sprintf(format, args...))
-	}
+// madeEvent is the known part of the data of an event.
+type madeEvent struct {
+	route string
+	data  expr.Outline
 }
 
-// mayBe reports whether two parts may be of one object.
-func (a *applied) mayBe(b *applied) bool {
-	if a.Cluster != b.Cluster || a.Named != b.Named || a.Own != b.Own || a.Subresource != b.Subresource {
-		return false
+// madeFor returns the events with literal data for a sink that routes of the configuration itself
+// make. all: no route makes others.
+func madeFor(c *compiler, sink string, routes []Route) (made []madeEvent, all bool) {
+	all = len(c.cfg.Include) == 0 && c.cfg.CustomResources.Routes == nil && c.cfg.CustomResources.ClusterRoutes == nil
+	for i := range routes {
+		r := &routes[i]
+		if r.Config != c.cfg || !slices.ContainsFunc(r.To, func(t config.Target) bool { return t.Sink == sink }) {
+			continue
+		}
+		if r.EmitProgram == nil {
+			all = false
+			continue
+		}
+		found, complete := r.EmitProgram.Outlines()
+		all = all && complete
+		for _, o := range found {
+			made = append(made, madeEvent{r.Name, o})
+		}
 	}
-	if !a.Own {
-		return a.Named != ""
-	}
-	return a.Resource == b.Resource && slices.ContainsFunc(a.route.From, func(x string) bool {
-		return slices.ContainsFunc(b.route.From, func(y string) bool {
-			one, other := a.route.Config.Sources[x], b.route.Config.Sources[y]
-			return one.Resource == a.Resource && other.Resource == a.Resource && shareNamespace(one.Namespaces, other.Namespaces)
-		})
-	})
+	return made, all
 }
 
-// shareNamespace reports whether lists of namespaces, which are all if they are empty, have one in
-// common.
-func shareNamespace(a, b []string) bool {
-	return len(a) == 0 || len(b) == 0 || slices.ContainsFunc(a, func(namespace string) bool { return slices.Contains(b, namespace) })
+// unmade explains why a read fails: for an event that has not the member if it is always read, else
+// only if no event has it. Empty: it may not fail.
+func unmade(read *expr.EventRead, made []madeEvent, all bool) (at expr.OutlineAt, message string) {
+	if name := read.Path[0]; !slices.Contains(eventMembers(), name) {
+		return read.At[0], fmt.Sprintf("events have no member %q%s", name, config.Suggest(name, eventMembers()))
+	}
+	if !read.Always && !all {
+		return at, ""
+	}
+	for i := range made {
+		n, lacks := lacking(&made[i].data, read.Path)
+		if lacks == "" && !read.Always {
+			return at, ""
+		}
+		if lacks != "" && message == "" {
+			at, message = read.At[n], fmt.Sprintf("%s (of route %q)", lacks, made[i].route)
+		}
+	}
+	return at, message
 }
 
-// both returns the fields that both parts write, unless they write the same text.
-func (a *applied) both(b *applied) (paths []string) {
-	for _, path := range slices.Sorted(maps.Keys(a.fields)) {
-		for other, value := range b.fields {
-			same := path == other && value != nil && a.fields[path] != nil && *value == *a.fields[path]
-			if !same && (path == other || strings.HasPrefix(other, path+".") || strings.HasPrefix(path, other+".")) {
-				paths = append(paths, path)
-				break
+// lacking says which part of a path below event the data do not have, and its place in the path.
+// Empty: they may have it.
+func lacking(data *expr.Outline, path []string) (n int, message string) {
+	for n := 1; n < len(path) && path[0] == "data"; n++ {
+		if !data.Map || !data.All {
+			break
+		}
+		var keys []string
+		var next *expr.Outline
+		for k := range data.Members {
+			if keys = append(keys, data.Members[k].Key); data.Members[k].Key == path[n] {
+				next = &data.Members[k].Value
 			}
 		}
-	}
-	return paths
-}
-
-// fieldsOf collects the fields of a part of an object with their values, except those that
-// identify it. Computed keys of a map are unknown.
-func fieldsOf(fields map[string]*string, path string, o *outline.Outline) {
-	if !o.IsMap {
-		fields[path] = o.Text
-		return
-	}
-	for i := range o.Members {
-		m := &o.Members[i]
-		switch at := strings.TrimPrefix(path+"."+m.Key, "."); at {
-		case "apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid":
-		default:
-			fieldsOf(fields, at, &m.Value)
+		if next == nil {
+			return n, fmt.Sprintf("event.%s has no field %q%s", strings.Join(path[:n], "."), path[n], config.Suggest(path[n], keys))
 		}
+		data = next
 	}
-}
-
-// computesKeys reports whether a map in a part of an object has computed keys.
-func computesKeys(o *outline.Outline) bool {
-	return o.IsMap && (!o.IsAll || slices.ContainsFunc(o.Members, func(m outline.Member) bool { return computesKeys(&m.Value) }))
+	return 0, ""
 }

@@ -113,6 +113,9 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 		p.Sources[name] = c.source(name, cfg.Sources[name], known.Set)
 	}
 	p.Routes = c.routes(slices.DeleteFunc(slices.Clone(cfg.Routes), func(r *config.Route) bool { return r.Fragment != nil }))
+	if len(c.problems) == 0 { // a kind may not understand an invalid configuration
+		c.bodies(p.Routes)
+	}
 	sound := len(c.problems) == 0
 	c.addFragments(ctx)
 	p.keep(components.Handlers)

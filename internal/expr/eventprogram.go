@@ -9,6 +9,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/expr/check"
 	"github.com/deltarouter/deltarouter/internal/expr/jsonval"
+	"github.com/deltarouter/deltarouter/internal/expr/lint"
 	"github.com/deltarouter/deltarouter/internal/expr/syntax"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -64,3 +65,9 @@ func (p *EventProgram) Eval(ctx context.Context, e *event.Event, secrets map[str
 	}
 	return p.program.json(v)
 }
+
+// EventRead is a read of a member of the event that fails if the event does not have it.
+type EventRead = lint.EventRead
+
+// Reads returns the reads of the event that fail if it does not have the member.
+func (p *EventProgram) Reads() []EventRead { return lint.EventReads(p.program.linked.Texts.Main()) }

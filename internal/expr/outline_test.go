@@ -53,7 +53,8 @@ func TestOutlines(t *testing.T) {
 			continue
 		}
 		var got []string
-		for _, o := range p.Outlines() {
+		found, _ := p.Outlines()
+		for _, o := range found {
 			got = append(got, outlineText(&o))
 		}
 		if got := strings.Join(got, "|"); got != want {
@@ -74,8 +75,64 @@ func TestOutlinesAreBounded(t *testing.T) {
 	for _, text := range []string{"m28", "d1 + dyn(d28)"} {
 		p, err := env.Compile(text, expr.Emit)
 		must.Succeed(t, err)
-		if n := len(p.Outlines()); n == 0 || n > 10_000 {
+		found, _ := p.Outlines()
+		if n := len(found); n == 0 || n > 10_000 {
 			t.Errorf("%s: %d outlines", text, n)
+		}
+	}
+}
+
+// All events of an emit are known only if each of them is a literal map.
+func TestAllOutlines(t *testing.T) {
+	env, err := expr.NewEnv(expr.EnvConfig{Define: map[string]string{"body": `{"b": op}`}})
+	must.Succeed(t, err)
+	for text, want := range map[string]bool{
+		`{"a": op}`:                               true,
+		`op == "added" ? dyn({"a": op}) : null`:   true,
+		`[event(body), {"a": op}]`:                true,
+		`[1, 2].map(x, {"x": x})`:                 true,
+		`op == "added" ? dyn({"a": op}) : object`: false,
+		`[dyn({"a": op}), object.metadata]`:       false,
+		`[{"a": op}].filter(x, true)`:             false,
+		`object.metadata.labels`:                  false,
+	} {
+		p, err := env.Compile(text, expr.Emit)
+		must.Succeed(t, err)
+		if _, all := p.Outlines(); all != want {
+			t.Errorf("%s: %v", text, all)
+		}
+	}
+}
+
+// TestEventReads shows which reads of an event fail without the member. The last ones of a row are
+// in a branch or a loop.
+func TestEventReads(t *testing.T) {
+	for text, want := range map[string]string{
+		`event.data.a.b + event.subject`:             "data.a.b@13! subject@23!",
+		`event.data["a"].b`:                          "data.a.b@16!",
+		`event.data.names[0]`:                        "data.names@11!",
+		`event.data.?a.orValue(event.data.b)`:        "data@6! data.b@33",
+		`event.?data.a.orValue("")`:                  "",
+		`has(event.data.a) ? event.data.a : "x"`:     "data@10!",
+		`"a" in event.data ? event.data.a : "x"`:     "data@13!",
+		`event.type == "x" ? event.data.a : "y"`:     "type@6! data.a@31",
+		`event.data.a == 1 || event.data.b == 2`:     "data.a@11 data.b@32",
+		`event.data.list.map(x, x.y + event.data.a)`: "data.list@11! data.a@40",
+		`[{"b": 1}].map(event, event.b)`:             "",
+		`event`:                                      "",
+	} {
+		p, err := expr.CompileEvent(text)
+		must.Succeed(t, err)
+		var got []string
+		for _, read := range p.Reads() {
+			text := fmt.Sprintf("%s@%d", strings.Join(read.Path, "."), read.At[len(read.At)-1].Column)
+			if read.Always {
+				text += "!"
+			}
+			got = append(got, text)
+		}
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
 		}
 	}
 }

@@ -68,5 +68,5 @@ func (p *Program) CostWarnings() (warnings []lint.Warning) {
 }
 
 // Outlines returns the data of each event that an [Emit] may make, as far as it is a literal map in
-// the text of the expression or of a define.
-func (p *Program) Outlines() []Outline { return lint.Outlines(p.linked.Texts.Units) }
+// the text of the expression or of a define. all: it makes no other events.
+func (p *Program) Outlines() (found []Outline, all bool) { return lint.Outlines(p.linked.Texts.Units) }

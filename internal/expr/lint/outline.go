@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
 
 	"github.com/deltarouter/deltarouter/internal/expr/syntax"
 )
@@ -36,25 +37,29 @@ type OutlineAt struct {
 const outlineBudget = 10_000
 
 // Outlines returns the data of each event that an emit may make, as far as it is a literal map in
-// the text of the expression, which is the last of the units, or of a define.
-func Outlines(units []syntax.Unit) []Outline {
+// the text of the expression, which is the last of the units, or of a define. all: it makes no other
+// events.
+func Outlines(units []syntax.Unit) (found []Outline, all bool) {
 	o := outliner{units: units, left: outlineBudget}
-	var found []Outline
 	main := units[len(units)-1]
 	makers := o.events(literalAt{main, main.AST.NativeRep().Expr(), nil}, nil)
 	o.left = outlineBudget
 	for _, e := range makers {
 		if outline := o.outline(e); outline.Map {
 			found = append(found, outline)
+		} else {
+			o.others = true
 		}
 	}
-	return found
+	return found, !o.others
 }
 
 // outliner makes outlines.
 type outliner struct {
 	units []syntax.Unit
 	left  int // of outlineBudget
+
+	others bool // there may be events that are not found
 }
 
 // literalAt is a tree, its unit, and the names that macros have bound around it.
@@ -89,6 +94,7 @@ func (o *outliner) define(at literalAt) (literalAt, bool) {
 // events appends the expressions that make one event each.
 func (o *outliner) events(at literalAt, found []literalAt) []literalAt {
 	if o.left--; o.left < 0 {
+		o.others = true
 		return found
 	}
 	switch at.Kind() {
@@ -98,6 +104,7 @@ func (o *outliner) events(at literalAt, found []literalAt) []literalAt {
 		for _, item := range at.AsList().Elements() {
 			found = o.events(at.with(item), found)
 		}
+		return found
 	case ast.ComprehensionKind:
 		l := at.AsComprehension()
 		if l.IterRange().Kind() == ast.ListKind && l.IterRange().AsList().Size() == 0 { // cel.bind
@@ -112,8 +119,13 @@ func (o *outliner) events(at literalAt, found []literalAt) []literalAt {
 		if used, ok := o.define(at); ok {
 			return o.events(used, found)
 		}
-	case ast.LiteralKind, ast.SelectKind, ast.StructKind, ast.UnspecifiedExprKind:
+	case ast.LiteralKind:
+		if at.AsLiteral() == types.NullValue {
+			return found
+		}
+	case ast.SelectKind, ast.StructKind, ast.UnspecifiedExprKind:
 	}
+	o.others = true
 	return found
 }
 
@@ -128,7 +140,10 @@ func (o *outliner) eventsOfCall(at literalAt, found []literalAt) []literalAt {
 		return o.events(at.with(call.Args()[2]), o.events(at.with(call.Args()[1]), found))
 	case operators.Add:
 		return o.events(at.with(call.Args()[1]), o.events(at.with(call.Args()[0]), found))
+	case "optional.none":
+		return found
 	}
+	o.others = true
 	return found
 }
 

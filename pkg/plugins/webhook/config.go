@@ -77,6 +77,21 @@ var _ interface {
 	plugins.Prober
 } = kind{}
 
+// EventReads returns body, and its reads of members that an event may not have; nil: the sink sends
+// the event. `router check` compares them with the events of routes.
+func (kind) EventReads(n config.Node) (*config.Expr, []expr.EventRead) {
+	var c sinkConfig
+	_ = n.Decode(&c) // Check has accepted it
+	if c.Body == nil {
+		return nil, nil
+	}
+	program, err := expr.CompileEvent(c.Body.Text)
+	if err != nil {
+		return nil, nil
+	}
+	return c.Body, program.Reads()
+}
+
 // Body returns a function that evaluates body for an event and returns the result as JSON, with
 // `(secret NAME)` for each secret; nil: the sink sends the event. Its errors are those of Write. It
 // is safe for concurrent use. Package simulate calls it, because nothing is sent in a trial.
