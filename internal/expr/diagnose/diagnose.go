@@ -85,7 +85,11 @@ func (r *Reporter) message(issue *common.Error) string {
 	}
 	if strings.HasPrefix(m, "found no matching overload for '") {
 		m = regexp.MustCompile(`^(found no matching overload for '(?:lookup|get|list)' applied to '\()[^,()]*\.[^,()]*, `).ReplaceAllString(m, "$1")
-		return noOverloadFor(m) + remedyForOverload(m)
+		remedy := remedyForOverload(m)
+		if remedy == numberOfText && besideQuantity(r.Text, issue.Location.Line(), issue.Location.Column()) {
+			remedy = quantityOfText
+		}
+		return noOverloadFor(m) + remedy
 	}
 	return m
 }

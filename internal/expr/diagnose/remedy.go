@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -111,6 +112,26 @@ func remedyForOverload(m string) string {
 	return ""
 }
 
+// The remedies for a comparison of a text with a number: the second if the text is a quantity.
+const (
+	numberOfText   = "; convert the text to a number with int() or double(), or put the number in quotes"
+	quantityOfText = `; the text is a quantity: write quantity(A).isGreaterThan(quantity("100Mi")), or isLessThan or compareTo`
+)
+
+// besideQuantity reports whether an operand of the operator at a place is an amount of a resource,
+// such as limits["memory"].
+func besideQuantity(text string, line, column int) bool {
+	lines := strings.Split(text, "\n")
+	if line < 1 || line > len(lines) {
+		return false
+	}
+	runes := []rune(lines[line-1])
+	column = min(max(0, column), len(runes))
+	const amount = `\b(?:limits|requests|capacity|allocatable|hard|used)(?:\[\??["'][^"']*["']\]|\.\??\w+)(?:\.(?:orValue|value)\([^()]*\))?`
+	return regexp.MustCompile(amount+`\s*$`).MatchString(string(runes[:column])) ||
+		regexp.MustCompile(`^[=!<>]+\s*[\w.()\[\]]*?`+amount).MatchString(string(runes[column:]))
+}
+
 func remedyForComparison(left, right string) string {
 	sides := []string{left, right}
 	slices.Sort(sides)
@@ -120,7 +141,7 @@ func remedyForComparison(left, right string) string {
 	case pair == "string timestamp":
 		return `; convert the text to a time: timestamp("2006-01-02T15:04:05Z")`
 	case pair == "int string", pair == "double string":
-		return "; convert the text to a number with int() or double(), or put the number in quotes"
+		return numberOfText
 	case pair == "double int":
 		return "; convert the int to a double with double(), or write it with a point"
 	case pair == "bytes string":
