@@ -281,17 +281,22 @@ func (c *checker) expectation(t *testCase, e *expectation) {
 	if e.Exact && !e.hasData() && !e.hasBody() {
 		c.problemf(e.Node.At("exact"), "needs data or body")
 	}
-	for i := range r.To {
-		if to := &r.To[i]; e.hasBody() && (!e.hasSink() || e.Sink.Is(to)) && !c.hasBody(to.Sink) {
-			c.problemf(e.Node.At("body"), "%s gets the event itself: expect data, or name a sink with a body of its own under sink", to)
-		}
-	}
+	c.bodyOf(r, e)
 	for _, other := range []string{"type", "subject", "data", "body", "exact", "error"} {
 		if e.Any && slices.Contains(keys, other) {
 			c.problemf(e.Node.At(other), "does not go with any: write what the event has, or any: true for any event of the route")
 		}
 	}
 	e.data, e.body = c.value(e.Data), c.value(e.Body)
+}
+
+// bodyOf reports an expected body of a sink that sends the event itself.
+func (c *checker) bodyOf(r *config.Route, e *expectation) {
+	for i := range r.To {
+		if to := &r.To[i]; e.hasBody() && (!e.hasSink() || e.Sink.Is(to)) && !c.hasBody(to.Sink) {
+			c.problemf(e.Node.At("body"), "%s gets the event itself: expect data, or name a sink with a body of its own under sink", to)
+		}
+	}
 }
 
 // value reads any YAML.
