@@ -37,6 +37,13 @@ var alertCases = map[string]alertCase{
 		description: "2 files of include payments have mistakes. Their routes are disabled, or continue as they were until the router restarts.",
 		quiet:       series{`deltarouter_include_rejected_files{include="payments"}`: "0+0x60"},
 	},
+	"DeltarouterRouteDisabled": {
+		fires: series{`deltarouter_route_disabled{route="big"}`: "1+0x30"}, early: "0m", at: "1m",
+		labels:      map[string]string{"route": "big"},
+		summary:     "Route big is disabled.",
+		description: "Route big does not fit the schemas of the cluster since a start of the router. It gets no changes; its backlog is kept.",
+		quiet:       series{`deltarouter_route_disabled{route="big"}`: "0+0x60"},
+	},
 	"DeltarouterSourceNotSynced": {
 		fires: series{`deltarouter_source_synced{source="pods"}`: "0+0x30"}, early: "9m", at: "10m",
 		labels:      map[string]string{"source": "pods"},

@@ -38,7 +38,11 @@ func (c *compiler) source(name string, s *config.Source, known *schema.Set) Sour
 	c.checkScope(s, known)
 	for _, index := range slices.Sorted(maps.Keys(s.Indexes)) {
 		for i := range s.Indexes[index] {
-			p.Indexes[index] = append(p.Indexes[index], c.compile(&s.Indexes[index][i], expr.Index, name))
+			program := c.compile(&s.Indexes[index][i], expr.Index, name)
+			if program == nil {
+				c.plan.faults.indexes[[2]string{name, index}] = true
+			}
+			p.Indexes[index] = append(p.Indexes[index], program)
 		}
 	}
 	return p

@@ -33,6 +33,10 @@ type Plan struct {
 	// each fragment, by its key.
 	Rejected []Rejected
 	Accepted map[string][]byte
+	// Unfit are the routes that were left out, see Input.Unfit. Config does not have them.
+	Unfit []Unfit
+
+	faults faults
 }
 
 // Source has the watches and indexes of a source.
@@ -91,6 +95,7 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 		checkComponents("handler", cfg.Handlers, components.Handlers), checkComponents("sink", cfg.Sinks, components.Sinks),
 		checkTraces(cfg.Traces), checkFleet(cfg))
 	p := &Plan{Config: cfg, Sources: make(map[string]Source)}
+	p.faults = faults{make(map[string]config.Problems), make(map[[2]string]bool)}
 	if len(problems) == 0 { // a kind may not understand an invalid configuration
 		p.Grants, problems = grants(cfg, components.Handlers)
 		problems = append(problems, checkPrograms(cfg, components.Handlers)...)
@@ -139,7 +144,9 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 // routes compiles routes of one configuration. Their problems are those of the compiler.
 func (c *compiler) routes(configured []*config.Route) (routes []Route) {
 	for _, r := range configured {
+		n := len(c.problems)
 		route := c.route(r)
+		c.blame(r, n)
 		route.Config, route.HandlerGrants, route.Instance = c.cfg, c.plan.Grants[r.Handler], r.Scope().Qualified(r.Handler)
 		secrets := c.secretsOf(&route)
 		if route.Secret = len(secrets) > 0; c.main.State.Dir != "" {
@@ -150,7 +157,9 @@ func (c *compiler) routes(configured []*config.Route) (routes []Route) {
 	passSecrets(routes)
 	if len(c.problems) == 0 { // a kind may not understand an invalid configuration
 		for i := range routes {
+			n := len(c.problems)
 			c.outlines(&routes[i], c.known.Set, c.kinds)
+			c.blame(routes[i].Route, n)
 		}
 		c.problems = append(c.problems, checkWorkers(c, routes, c.plan.Routes)...)
 	}

@@ -40,6 +40,9 @@ type Input struct {
 	// Tolerant leaves out fragments with mistakes, see Plan.Rejected. Otherwise their problems are
 	// those of the configuration.
 	Tolerant bool
+	// Unfit reports whether a route of the configuration itself may be left out if it does not fit
+	// the schemas of the cluster, see Plan.Unfit; nil: its problems are those of the configuration.
+	Unfit func(route string) bool
 }
 
 // Plan returns the cached plan of unchanged files, or calls Make.
@@ -117,6 +120,11 @@ func (k *Plans) Make(ctx context.Context, in Input, components Components, clien
 	}
 	if p == nil {
 		return nil, found
+	}
+	if len(found) > len(problems) && len(problems) == 0 && ask != nil && in.Unfit != nil {
+		if rest := withoutUnfit(ctx, p, components, known, in.Unfit); rest != nil {
+			p, found = rest, nil
+		}
 	}
 	p.Warnings = NotSilenced(p.Warnings, cfg)
 	if !in.Tolerant {

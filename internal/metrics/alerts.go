@@ -51,6 +51,11 @@ func sourceAlerts() []Alert {
 		Summary:     "Files of include {{ $labels.include }} have mistakes.",
 		Description: "{{ $value }} files of include {{ $labels.include }} have mistakes. Their routes are disabled, or continue as they were until the router restarts.",
 	}, {
+		Name: "DeltarouterRouteDisabled", Severity: Critical, For: time.Minute,
+		Expr:        `deltarouter_route_disabled > 0`,
+		Summary:     "Route {{ $labels.route }} is disabled.",
+		Description: "Route {{ $labels.route }} does not fit the schemas of the cluster since a start of the router. It gets no changes; its backlog is kept.",
+	}, {
 		Name: "DeltarouterSourceNotSynced", Severity: Warning, For: 10 * time.Minute,
 		Expr:        `deltarouter_source_synced == 0`,
 		Summary:     "Source {{ $labels.source }} has not listed its objects.",

@@ -77,10 +77,17 @@ type Metrics struct {
 	GuestsEnded    *prometheus.CounterVec
 	TraceSpans     *prometheus.CounterVec // result: see its constants
 	ConfigReloadOK prometheus.Gauge
+	LeftOut
+
+	ConfigHash *prometheus.GaugeVec // hash
+	buildInfo  *prometheus.GaugeVec // version
+}
+
+// LeftOut has the gauges of the parts of a configuration that do not run.
+type LeftOut struct {
 	// include: the number of its files, or of the objects of a namespace, with mistakes
 	IncludeRejected *prometheus.GaugeVec
-	ConfigHash      *prometheus.GaugeVec // hash
-	buildInfo       *prometheus.GaugeVec // version
+	RouteDisabled   *prometheus.GaugeVec // route
 }
 
 // Fleet has the gauges of a fleet beside those of [Replication].
@@ -132,6 +139,7 @@ func New() *Metrics {
 	m.GuestsEnded = m.counter("guests_ended_total", "Guests that were replaced, and why.", "handler", "reason")
 	m.TraceSpans = m.counter("trace_spans_total", "Spans by result: exported; dropped because the receiver is slow or unavailable; rejected by the receiver.", "result")
 	m.IncludeRejected = m.gauge("include_rejected_files", "Files of an include that have mistakes. Their routes are disabled, or continue as they were.", "include")
+	m.RouteDisabled = m.gauge("route_disabled", "1 for a route that is disabled, because it does not fit the schemas of the cluster.", "route")
 	m.ConfigHash = m.gauge("config_hash", "1 for the hash of the running configuration.", "hash")
 	m.buildInfo = m.gauge("build_info", "1 for the running version.", "version")
 	m.ConfigReloadOK = m.gauge("config_last_reload_successful", "1 if the last load of the configuration succeeded.").WithLabelValues()

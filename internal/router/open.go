@@ -29,6 +29,7 @@ type router struct {
 	tracing tracing
 	// fragments with mistakes
 	rejected    rejections
+	unfit       unfit
 	fromObjects objectRoutes
 	rescans     engine.Tasks
 	noted       notes // of the running configuration

@@ -99,6 +99,7 @@ func (r *router) conditions() (all []podevents.Condition) {
 		all = append(all, podevents.Condition{Reason: podevents.ConfigRejected, Message: c.Message})
 	}
 	all = append(all, r.rejected.conditions()...)
+	all = append(all, r.unfit.conditions()...)
 	for _, s := range r.Factory.Statuses() {
 		if s.Refused {
 			all = append(all, podevents.Condition{

@@ -122,6 +122,7 @@ func (r *router) tryReload(ctx context.Context) error {
 	if err == nil {
 		r.reloads.failed.Store(nil)
 		r.reportIncludes()
+		r.unfit.report(r.Set.Plan.Unfit, r.Metrics, r.Log)
 		r.useObjects(ctx, r.Set.Plan)
 		r.Metrics.ConfigReloadOK.Set(1)
 		r.Metrics.ConfigHash.Reset()
@@ -294,7 +295,7 @@ func (r *router) prepare(ctx context.Context, next *engine.Set) (*pipeline.Chang
 // input names the configuration for a reload.
 func (r *router) input() compile.Input {
 	in := inputOf(r.opts)
-	in.Former = r.Set.Plan.Accepted
+	in.Former, in.Unfit = r.Set.Plan.Accepted, r.unfit.disabled
 	in.Fragments = r.fromObjects.fragments(r.fromObjects.watcher.Objects())
 	return in
 }

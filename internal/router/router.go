@@ -141,6 +141,7 @@ func open(ctx context.Context, opts Options) (*router, error) {
 		}
 		file.include(cfg.Included())
 		file.remember()
+		in.Unfit = leavesOut(cfg)
 		saved = objects.restore(&in, cfg, opts)
 	}
 	var client *informer.Client
@@ -170,6 +171,7 @@ func open(ctx context.Context, opts Options) (*router, error) {
 	r.Metrics.ConfigHash.WithLabelValues(p.Config.Hash).Set(1)
 	r.Metrics.ConfigReloadOK.Set(1)
 	r.reportIncludes()
+	r.unfit.report(r.Set.Plan.Unfit, r.Metrics, r.Log)
 	file.include(p.Config.Included())
 	// Opening may end because of ctx: that is a stop.
 	if err := r.open(ctx); err != nil {
@@ -288,6 +290,7 @@ func (r *router) checks() []api.Check {
 	checks = append(checks, r.opts.term.checks()...)
 	checks = append(checks, r.reloads.check())
 	checks = append(checks, r.rejected.checks()...)
+	checks = append(checks, r.unfit.checks()...)
 	checks = append(checks, r.fromObjects.checks()...)
 	if r.State != nil {
 		checks = append(checks, r.State.Check())

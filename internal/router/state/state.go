@@ -169,6 +169,7 @@ func (s *State) Restore(ctx context.Context, watches map[string]*informer.Watch,
 		}
 		keep.Routes = append(keep.Routes, route.ID)
 	}
+	keep.Routes = append(keep.Routes, p.UnfitIDs()...)
 	s.factory.Existing(func(d *event.Delta) event.Admission { return s.pipeline.Existing(context.WithoutCancel(ctx), d) })
 	s.Introduce(p.Routes)
 	keep.Handlers = Remembering(p.Config)
@@ -282,5 +283,6 @@ func (s *State) forget(ctx context.Context, p *compile.Plan) error {
 	for i := range p.Routes {
 		keep.Routes = append(keep.Routes, p.Routes[i].ID)
 	}
+	keep.Routes = append(keep.Routes, p.UnfitIDs()...)
 	return s.db.Forget(keep, time.Now())
 }
