@@ -80,9 +80,16 @@ func (s *sink) alone(ctx context.Context, events []event.Event, i int, errs []er
 	}
 	defer leave()
 	if s.send(ctx, events, []int{i}, errs); isRefused(errs[i]) {
-		errs[i] = plugins.Reject(fmt.Errorf("event %s of %d bytes: %w", events[i].ID, len(events[i].Data), errs[i]))
+		err := fmt.Errorf("event %s of %d bytes: %w", events[i].ID, len(events[i].Data), errs[i])
+		if errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) {
+			err = fmt.Errorf("%w: %s", err, lessData)
+		}
+		errs[i] = plugins.Reject(err)
 	}
 }
+
+// lessData is the remedy for an event that is too large.
+const lessData = "raise maxBytes of the sink and max.message.bytes of the topic (message.max.bytes of the brokers), or give the route an emit with the fields that the receiver needs (without one, an update has the object twice)"
 
 // isRefused reports whether a batch was rejected because of its content.
 func isRefused(err error) bool {

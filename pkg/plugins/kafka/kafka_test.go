@@ -220,7 +220,8 @@ func TestTooLarge(t *testing.T) {
 			errs := open(t, c, test.more).Write(t.Context(), all)
 			want := strings.Repeat("d", 7) + "r" + strings.Repeat("d", 22)
 			if v := sinktest.Verdicts(30, errs); v != want || strings.Contains(errs[7].Error(), string(all[7].Data[1:9])) ||
-				!strings.Contains(errs[7].Error(), "event "+all[7].ID+" of 8002 bytes: ") {
+				!strings.Contains(errs[7].Error(), "event "+all[7].ID+" of 8002 bytes: ") ||
+				!strings.Contains(errs[7].Error(), "give the route an emit") {
 				t.Errorf("got %s: %v", v, errs)
 			}
 			sinktest.Compare(t, ids(consume(t, c, 29)), append(sinktest.IDs(all[:7]), sinktest.IDs(all[8:])...))

@@ -240,16 +240,22 @@ func (w *write) await(ctx context.Context, f flying, late <-chan time.Time) erro
 	return &overError{w.named(err)}
 }
 
+// lessData is the remedy for an event that is too large, beside a larger limit.
+const lessData = "or give the route an emit with the fields that the receiver needs (without one, an update has the object twice)"
+
 // judge classifies an error of a publication.
 func (w *write) judge(e *event.Event, err error) error {
 	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload):
-		return plugins.Reject(plugins.Categorize(w.named(fmt.Errorf("event %s of %d bytes: larger than the max_payload of the server", e.ID, len(e.Data))), "larger than the max_payload of the server"))
+		return plugins.Reject(plugins.Categorize(w.named(fmt.Errorf("event %s of %d bytes: larger than the max_payload of the server (%d bytes): raise it, %s",
+			e.ID, len(e.Data), w.link.conn.MaxPayload(), lessData)), "larger than the max_payload of the server"))
 	case errors.Is(err, jetstream.ErrNoStreamResponse):
 		w.link.ensured.Store(false)
 		return w.named(errors.New("no stream has the subject, or JetStream is not ready: create a stream, or set stream.create"))
-	case errors.As(err, &api) && (api.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum || api.ErrorCode == codeHeaderTooLarge):
+	case errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamMessageExceedsMaximum:
+		return plugins.Reject(plugins.Categorize(w.named(fmt.Errorf("event %s of %d bytes: %w: raise the maximum of the stream, %s", e.ID, len(e.Data), err, lessData)), "larger than the stream takes"))
+	case errors.As(err, &api) && api.ErrorCode == codeHeaderTooLarge:
 		return plugins.Reject(plugins.Categorize(w.named(fmt.Errorf("event %s of %d bytes: %w", e.ID, len(e.Data), err)), "larger than the stream takes"))
 	}
 	return w.named(err)

@@ -247,7 +247,8 @@ func TestTooLarge(t *testing.T) {
 	all := sinktest.Events(t, "web", 3, 20)
 	all[1].Data = []byte(`"` + strings.Repeat("s3cret", 2<<10) + `"`)
 	errs := open(t, "servers: "+s.ClientURL()).Write(t.Context(), all)
-	if v := sinktest.Verdicts(3, errs); v != "drd" || len(kept(t, st)) != 2 || !strings.Contains(errs[1].Error(), "max_payload") || strings.Contains(errs[1].Error(), "s3cret") {
+	if v := sinktest.Verdicts(3, errs); v != "drd" || len(kept(t, st)) != 2 || !strings.Contains(errs[1].Error(), "max_payload of the server (8192 bytes)") ||
+		!strings.Contains(errs[1].Error(), "give the route an emit") || strings.Contains(errs[1].Error(), "s3cret") {
 		t.Errorf("got %s: %v", v, errs)
 	}
 	// A stream accepts 64 KiB of headers, independent of the maximum payload.
