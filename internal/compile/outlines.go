@@ -130,8 +130,8 @@ func eventMembers() []string {
 	}
 }
 
-// bodies finds reads of members that no event has, in the expressions of sinks about events.
-func (c *compiler) bodies(routes []Route) {
+// adviseBodies finds reads of members that no event has, in the expressions of sinks about events.
+func adviseBodies(c *compiler, routes []Route) {
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Sinks)) {
 		sink := c.cfg.Sinks[name]
 		kind, ok := KindOf(c.kinds, sink.Kind).(eventReader)

@@ -119,7 +119,7 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 	}
 	p.Routes = c.routes(slices.DeleteFunc(slices.Clone(cfg.Routes), func(r *config.Route) bool { return r.Fragment != nil }))
 	if len(c.problems) == 0 { // a kind may not understand an invalid configuration
-		c.bodies(p.Routes)
+		adviseBodies(&c, p.Routes)
 	}
 	sound := len(c.problems) == 0
 	c.addFragments(ctx)
@@ -130,7 +130,7 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 	if advise && sound {
 		c.adviseRoutes(ctx, p.Routes)
 		c.adviseRest(p)
-		c.adviseApplies(p)
+		adviseApplies(&c, p)
 		c.adviseSecrets(p, func(handler string) bool { return keeps(cfg.Handlers[handler], components.Handlers) })
 	}
 	if advise {

@@ -50,10 +50,12 @@ func TestRightsBesideVerb(t *testing.T) {
 		},
 		{
 			says: "may not sign signers.certificates.k8s.io,",
-			rbacCase: rbacCase{name: "sign", before: signingRequest(t),
+			rbacCase: rbacCase{
+				name: "sign", before: signingRequest(t),
 				config: writing("[{resource: certificates.k8s.io/v1/certificatesigningrequests, subresources: status, verbs: merge}]",
 					`{"target": {"resource": "certificates.k8s.io/v1/certificatesigningrequests", "name": "work"}, "subresource": "status", `+
-						`"merge": {"status": {"conditions": [{"type": "Failed", "status": "True", "reason": "Tried", "message": "m"}]}}}`)},
+						`"merge": {"status": {"conditions": [{"type": "Failed", "status": "True", "reason": "Tried", "message": "m"}]}}}`),
+			},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

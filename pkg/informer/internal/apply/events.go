@@ -64,7 +64,7 @@ func (s *reflectorStore) Delete(obj any) error {
 		a.cfg.State.Loader().Fetch(o.Key())
 		if old := a.cfg.State.Get(o.Key()); old != nil && old.UID() == o.UID() && !persist.Older(o.Object, old) {
 			a.leave(s.ctx, old, a.cfg.State.Latest(old), true, o.ResourceVersion())
-		} else if old := a.ended(o.Object); old != nil {
+		} else if old := ended(a, o.Object); old != nil {
 			a.leave(s.ctx, nil, old, true, o.ResourceVersion())
 		}
 	}
@@ -152,14 +152,14 @@ func (a *Applier) remove(ctx context.Context, o *event.Object) {
 	default: // the known object was gone when its name was used again
 		a.leave(ctx, old, a.cfg.State.Latest(old), true, o.ResourceVersion())
 	}
-	if a.ended(o) != nil { // its ADDED could not be read
+	if ended(a, o) != nil { // its ADDED could not be read
 		a.leave(ctx, nil, o, false, o.ResourceVersion())
 	}
 }
 
 // ended returns the intent that a DELETED event ends, of an object that is not in the store; nil:
 // none, or a former run has told its end.
-func (a *Applier) ended(o *event.Object) *event.Object {
+func ended(a *Applier, o *event.Object) *event.Object {
 	if a.cfg.State.Position.Repeats(o.ResourceVersion()) {
 		return nil
 	}
