@@ -3,7 +3,6 @@
 package complaints
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -140,7 +139,10 @@ func (r *reason) add(level slog.Level, message string, err error, about slog.Att
 
 // write logs the complaints since the last line.
 func (r *reason) write(log *slog.Logger) {
-	attrs := slices.Clone(r.attrs)
+	attrs := make([]any, 0, len(r.attrs)+4)
+	for _, a := range r.attrs {
+		attrs = append(attrs, a)
+	}
 	if len(r.names) > 0 {
 		slices.Sort(r.names)
 		names := strings.Join(r.names, ", ")
@@ -155,7 +157,14 @@ func (r *reason) write(log *slog.Logger) {
 	if r.err != nil {
 		attrs = append(attrs, slog.Any("err", r.err))
 	}
-	log.LogAttrs(context.Background(), r.level, r.message, attrs...)
+	say := log.Warn
+	switch {
+	case r.level >= slog.LevelError:
+		say = log.Error
+	case r.level < slog.LevelWarn:
+		say = log.Info
+	}
+	say(r.message, attrs...)
 	r.names, r.more, r.times = nil, false, 0
 }
 

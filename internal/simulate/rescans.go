@@ -62,7 +62,7 @@ func (l *injectedRescans) rescan(ctx context.Context, route string) error {
 }
 
 func (l *injectedRescans) round(ctx context.Context, p *compile.Route) error {
-	rescan, err := l.e.Pipeline.Rescan(p.Name)
+	rescan, err := l.e.Pipeline.Rescan(p.Name) //nolint:contextcheck // the keys of lanes are evaluated at once
 	if err != nil {
 		return err
 	}

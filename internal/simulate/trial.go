@@ -298,7 +298,7 @@ func (t *Trial) rescanAll(route *compile.Route) {
 
 // rescan rescans all objects for a route.
 func (t *Trial) rescan(ctx context.Context, route string) error {
-	rescan, err := t.e.Pipeline.Rescan(route)
+	rescan, err := t.e.Pipeline.Rescan(route) //nolint:contextcheck // the keys of lanes are evaluated at once
 	if err != nil {
 		return err
 	}

@@ -217,7 +217,7 @@ func (s *session) finish(ctx context.Context) {
 // complain logs something that other partitions may have for the same reason.
 func (s *session) complain(message string, err error) {
 	s.Complaints.Say(slog.LevelWarn, message, err, slog.String("route", s.Route))
-	s.Log.Debug(message, slog.Any("err", err))
+	s.Log.Debug(message, slog.Any("err", err)) //nolint:sloglint // the callers have constants
 }
 
 // removed waits until the leader of the stream has removed all messages that are done; false: ctx

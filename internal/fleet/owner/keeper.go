@@ -320,5 +320,5 @@ func (k *keeper) free(ctx context.Context, l *Lease) {
 // complain logs something that other partitions may have for the same reason.
 func (k *keeper) complain(message string, err error) {
 	k.complaints.Say(slog.LevelWarn, message, err, slog.String("route", k.route))
-	k.log.Debug(message, slog.String("partition", k.partition.String()), slog.Any("err", err))
+	k.log.Debug(message, slog.String("partition", k.partition.String()), slog.Any("err", err)) //nolint:sloglint // the callers have constants
 }

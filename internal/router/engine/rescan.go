@@ -77,7 +77,7 @@ func (l *rescanner) tryRound(ctx context.Context) bool {
 
 // round rescans all objects once, slowly enough for the watches to continue meanwhile.
 func (l *rescanner) round(ctx context.Context) error {
-	rescan, err := l.pipeline.Rescan(l.route)
+	rescan, err := l.pipeline.Rescan(l.route) //nolint:contextcheck // the keys of lanes are evaluated at once
 	if err != nil {
 		return err
 	}

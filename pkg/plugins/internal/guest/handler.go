@@ -154,30 +154,38 @@ func (h *Handler) call(ctx context.Context, l *loan, batch []*event.Delta, size 
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
-	wait := in.OverRate()
-	mixed := errors.Is(err, host.ErrMixed)
-	outage := in.Outage()
-	if err == nil || mixed {
-		if outage == nil || !allUndone(answers) {
-			h.lasted(l.permit, batch, in, usable)
-		} else {
-			h.cutOff(l.permit, outage)
-		}
+	if err == nil || errors.Is(err, host.ErrMixed) {
 		if !fresh { // its first delta is more expensive
 			h.burn.learn(used, len(batch))
 		}
-		if wait > 0 {
-			unspend(answers, wait)
-		}
-		h.record(l, in, used, answers)
-		in.Trim()
-		h.nameErrors(batch, answers)
+		h.answered(l, in, used, batch, answers, usable)
 		copy(results, answers) // without answers every delta is ok, as results is already
-		if mixed {
+		if err != nil {
 			return h.passAgain(ctx, l, batch, results)
 		}
 		return nil
 	}
+	return h.unanswered(ctx, l, in, used, batch, results, err, usable)
+}
+
+// answered records the answers of a call, which has used some fuel.
+func (h *Handler) answered(l *loan, in *engine.Instance, used int64, batch []*event.Delta, answers []plugins.Result, usable bool) {
+	if outage := in.Outage(); outage == nil || !allUndone(answers) {
+		h.lasted(l.permit, batch, in, usable)
+	} else {
+		h.cutOff(l.permit, outage)
+	}
+	if wait := in.OverRate(); wait > 0 {
+		unspend(answers, wait)
+	}
+	h.record(l, in, used, answers)
+	in.Trim()
+	h.nameErrors(batch, answers)
+}
+
+// unanswered enters the results of a call that failed with err, or divides its deltas.
+func (h *Handler) unanswered(ctx context.Context, l *loan, in *engine.Instance, used int64, batch []*event.Delta, results []plugins.Result, err error, usable bool) error {
+	wait, outage := in.OverRate(), in.Outage()
 	if plugins.ClassOf(err) == plugins.Postponed { // by a service of the host
 		h.breaker.Abandoned(l.permit)
 		h.put(batch, results, err, plugins.RetryAfter(err))
