@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/terminal"
 )
 
 // dlqCommand is about the dead letters of the running router.
@@ -134,9 +135,17 @@ func (d *dlq) list(ctx context.Context) error {
 	for i := range letters {
 		l := &letters[i]
 		cli.Printf(w, "%d\t%s\t%s\t%s\t%s %s %s\t%d\t%s\n", l.ID, age(time.Since(l.Time)), l.Route, dash(l.Sink),
-			l.Delta.Op, l.Delta.Source, l.Delta.Key, l.Attempts, short(l.Error))
+			l.Delta.Op, l.Delta.Source, l.Delta.Key, l.Attempts, d.reason(l.Error))
 	}
 	return w.Flush()
+}
+
+// reason makes one line of an error, which is short on a terminal.
+func (d *dlq) reason(text string) string {
+	if terminal.Is(d.Out) {
+		return short(text)
+	}
+	return strings.Join(strings.Fields(text), " ")
 }
 
 // age is short, as kubectl has it.

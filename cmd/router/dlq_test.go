@@ -62,7 +62,7 @@ func TestDeadLetters(t *testing.T) {
 		{"list -config " + without, 2, "", `add listen: {api: "127.0.0.1:8484"}`},
 		{"list -config " + filepath.Join(dir, "none.yaml"), 2, "", "none.yaml"},
 		{"list -api unix:" + filepath.Join(dir, "none.sock"), 1, "", "is it running"},
-		{"list -config " + with, 0, "1   3h   r      hook  added pods ns/a    4         HTTP 400 \\u001b[31mred\n2   3d   r      -     deleted pods ns/b  1         üü", ""},
+		{"list -config " + with, 0, "1   3h   r      hook  added pods ns/a    4         HTTP 400 \\u001b[31mred\n2   3d   r      -     deleted pods ns/b  1         " + strings.Repeat("ü", 200) + "\n", ""},
 		{"list -o json -api " + addr, 0, `"error": "HTTP 400\n\u001b[31mred"`, ""},
 		{"list -o yaml -api " + addr, 2, "", "table or json"},
 		{"list 3 -api " + addr, 2, "", `unexpected argument "3"`},
