@@ -5,6 +5,7 @@ package folder
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/deltarouter/deltarouter/internal/fileerr"
@@ -26,7 +27,7 @@ func Check(dir string) error {
 	case ok && int(stat.Uid) != uid && stat.Uid != 0:
 		return fmt.Errorf("%s belongs to the user %d and the router runs as %d: chown it, or name a folder of the router's own", dir, stat.Uid, uid)
 	case info.Mode()&0o002 != 0:
-		return fmt.Errorf("every user of this machine may write to %s: chmod o-w it, or name a folder in it, which the router makes", dir)
+		return fmt.Errorf("every user of this machine may write to %s: name a folder in it, as %s, which the router makes", dir, filepath.Join(dir, "deltarouter"))
 	}
 	return nil
 }
