@@ -165,6 +165,15 @@ func (h *handling) handle(lane chan *Message) {
 		h.pass()
 		return !h.dead.Load()
 	}
+	// A message waits while the lease is not valid: a late confirmation may make it valid again.
+	begins := func() bool {
+		for wait() {
+			if h.lease.Valid() {
+				return true
+			}
+		}
+		return false
+	}
 	for {
 		var m *Message
 		select {
@@ -172,8 +181,8 @@ func (h *handling) handle(lane chan *Message) {
 			return
 		case m = <-lane:
 		}
-		if !wait() || !h.lease.Valid() {
-			continue // it is not begun
+		if !begins() {
+			continue
 		}
 		key := m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]
 		n, _ := strconv.Atoi(string(m.Data))
