@@ -77,8 +77,8 @@ func (p pair) fields() entry {
 	return fields.saying(p.got)
 }
 
-// part returns what to show of data or of a body: the parts that are expected, or everything if they
-// are not all there.
+// part returns what to show of data or of a body: the parts that are expected, or everything if
+// they are not all there.
 func (p pair) part(want, got any) any {
 	if p.want.Exact || !reaches(want, got) {
 		return got

@@ -61,8 +61,8 @@ func (c *compiler) condition(f *config.Filter, usage expr.Usage, from []string) 
 	return expr.BySource(programs)
 }
 
-// ConditionVersion identifies a condition by its texts and by the objects that the route sees: equal
-// versions hold for the same objects. sources are those of the plan.
+// ConditionVersion identifies a condition by its texts and by the objects that the route sees:
+// equal versions hold for the same objects. sources are those of the plan.
 func (route *Route) ConditionVersion(sources map[string]Source) string {
 	var texts []string
 	for _, source := range route.From {

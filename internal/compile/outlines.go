@@ -38,8 +38,8 @@ func (c *compiler) outlines(r *Route, known *schema.Set, kinds []plugins.SinkKin
 	}
 }
 
-// resourcesOf returns the different resources of the sources of a route, as the configuration writes
-// them.
+// resourcesOf returns the different resources of the sources of a route, as the configuration
+// writes them.
 func resourcesOf(r *Route) (resources []string) {
 	for _, source := range r.From {
 		resources = append(resources, r.Config.Sources[source].Resource)

@@ -85,7 +85,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestReasons: another message, error or attribute is another reason; Close writes what was counted.
+// TestReasons: another message, error or attribute is another reason; Close writes what was
+// counted.
 func TestReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, lines := logger()

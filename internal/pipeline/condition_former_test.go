@@ -10,8 +10,8 @@ import (
 )
 
 // TestConditionFormerSource: the reported conditions of a source that the route no longer has end
-// with one left, by a reload and at a start. A source that comes back before the route has looked at
-// all objects changes nothing.
+// with one left, by a reload and at a start. A source that comes back before the route has looked
+// at all objects changes nothing.
 func TestConditionFormerSource(t *testing.T) {
 	// Guarantee: left-unseen
 	synctest.Test(t, func(t *testing.T) {

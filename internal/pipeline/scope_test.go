@@ -88,8 +88,8 @@ func TestNarrowedScopeOfACondition(t *testing.T) {
 	})
 }
 
-// TestNarrowedScopeOfAChain: a route behind a route with a condition delivers no report of an object
-// which it does not see any more: the end of the condition is not one of its own.
+// TestNarrowedScopeOfAChain: a route behind a route with a condition delivers no report of an
+// object which it does not see any more: the end of the condition is not one of its own.
 func TestNarrowedScopeOfAChain(t *testing.T) {
 	// Guarantee: include-scope
 	synctest.Test(t, func(t *testing.T) {

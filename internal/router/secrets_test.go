@@ -13,7 +13,8 @@ import (
 )
 
 // TestMissingSecret: a sink whose secret has no value is named in the log at the start and after a
-// reload, and is a reason in /readyz until the value is there. The router is not kept from readiness.
+// reload, and is a reason in /readyz until the value is there. The router is not kept from
+// readiness.
 func TestMissingSecret(t *testing.T) {
 	const text = reloadable + `sources: {pods: {resource: v1/pods}}
 sinks: {one: {fake: {token: {file: %s}}}, two: {fake: {token: {file: %s}}}}

@@ -75,8 +75,8 @@ func (s *Conditions) move(sources []string) {
 // Former reports whether the source of a condition is no longer configured.
 func (c *Condition) Former() bool { return int(c.source) >= len(c.set.cfg.Sources) }
 
-// Begin starts a complete observation of all objects. The caller then ends the conditions of objects
-// that were not observed, see [Condition.Visited] and [Conditions.End].
+// Begin starts a complete observation of all objects. The caller then ends the conditions of
+// objects that were not observed, see [Condition.Visited] and [Conditions.End].
 func (s *Conditions) Begin() {
 	for c := range s.All() {
 		c.flags &^= visited

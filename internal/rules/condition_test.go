@@ -427,8 +427,8 @@ func TestConditionsMissing(t *testing.T) {
 	b.expect()
 }
 
-// A restored condition is counted, has its reminders, ends if its source was removed, and is dropped
-// if the object was observed since.
+// A restored condition is counted, has its reminders, ends if its source was removed, and is
+// dropped if the object was observed since.
 func TestConditionsRestored(t *testing.T) {
 	cfg := rules.ConditionConfig{For: time.Minute, Every: time.Hour}
 	b := newBench(t, cfg)

@@ -140,9 +140,9 @@ func (l *Limit) Suppress(key string, n int, now time.Time) {
 	l.dirty[key] = b
 }
 
-// TakeSuppressed returns the suppressed deltas of a key since its last pass, for a report that needs
-// no permission. The Pass permits nothing: if the report is not delivered, its return only restores
-// the count. nil: none was suppressed.
+// TakeSuppressed returns the suppressed deltas of a key since its last pass, for a report that
+// needs no permission. The Pass permits nothing: if the report is not delivered, its return only
+// restores the count. nil: none was suppressed.
 func (l *Limit) TakeSuppressed(key string, now time.Time) *Pass {
 	b := l.keys[key]
 	if b == nil || b.suppressed == 0 {

@@ -144,8 +144,8 @@ func TestPatrol(t *testing.T) {
 	}
 }
 
-// A probe requests the latest state: an older one may come from a replica that lags behind. It has no
-// selectors, with which it would cost the API server a search.
+// A probe requests the latest state: an older one may come from a replica that lags behind. It has
+// no selectors, with which it would cost the API server a search.
 func TestProbeIsQuorumRead(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")

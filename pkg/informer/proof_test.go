@@ -59,7 +59,8 @@ func TestBarrenWatches(t *testing.T) {
 
 const busy = `{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"starting","reason":"TooManyRequests","code":429}}` + "\n"
 
-// TestSilentWatchUpToDate: an open watch that brings nothing stays if the API server has nothing newer.
+// TestSilentWatchUpToDate: an open watch that brings nothing stays if the API server has nothing
+// newer.
 func TestSilentWatchUpToDate(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")

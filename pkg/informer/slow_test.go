@@ -9,8 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// TestSlowObjects: where both a stream of initial events and a list take too long at first, both are
-// tried again, with longer waits.
+// TestSlowObjects: where both a stream of initial events and a list take too long at first, both
+// are tried again, with longer waits.
 func TestSlowObjects(t *testing.T) {
 	for name, served := range map[string]string{"stream": "WATCHLIST", "list": "LIST"} {
 		t.Run(name, func(t *testing.T) {

@@ -81,7 +81,8 @@ func TestReasonOfStep(t *testing.T) {
 	}
 }
 
-// TestNoReason: what happens in normal operation is no reason once it is over, also without an event.
+// TestNoReason: what happens in normal operation is no reason once it is over, also without an
+// event.
 func TestNoReason(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")

@@ -155,8 +155,8 @@ func TestPositionOfOneVersion(t *testing.T) {
 	}
 }
 
-// A resumed watch receives the events of the last saved version again. The end of an object that was
-// saved as gone is not told once more for the intent of its last state.
+// A resumed watch receives the events of the last saved version again. The end of an object that
+// was saved as gone is not told once more for the intent of its last state.
 func TestRepeatedEnd(t *testing.T) {
 	for reached, want := range map[string]string{"": "deleted a@5", "5": "", "6": ""} {
 		var deltas record

@@ -84,8 +84,8 @@ const (
 	Fail                 // rejected: retried as often as the route says, then onFailure applies
 )
 
-// Done reports whether a delta needs no further attempt. Only then the values that the handler wrote
-// for it are kept.
+// Done reports whether a delta needs no further attempt. Only then the values that the handler
+// wrote for it are kept.
 func (v Verdict) Done() bool { return v == OK || v == Drop }
 
 // String returns the verdict in lower case.

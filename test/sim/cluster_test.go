@@ -90,8 +90,8 @@ func (c *cluster) happen(name string, what change, web bool) {
 }
 
 // group changes up to four objects in one transaction, so that their events have one
-// resourceVersion. a and b choose them, a change before which a bookmark is sent, and one before which
-// the connections end; possibly none.
+// resourceVersion. a and b choose them, a change before which a bookmark is sent, and one before
+// which the connections end; possibly none.
 func (c *cluster) group(a, b int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

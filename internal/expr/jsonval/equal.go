@@ -12,7 +12,8 @@ import (
 )
 
 // Equal reports whether a and b are the same value to CEL: the order of keys, white space and 1
-// against 1.0 make no difference, and a field with null is an absent one. Absent equals absent only.
+// against 1.0 make no difference, and a field with null is an absent one. Absent equals absent
+// only.
 func Equal(a, b rawjson.Value) bool {
 	if a == b {
 		return true // equal texts are equal values

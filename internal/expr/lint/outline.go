@@ -37,8 +37,8 @@ type OutlineAt struct {
 const outlineBudget = 10_000
 
 // Outlines returns the data of each event that an emit may make, as far as it is a literal map in
-// the text of the expression, which is the last of the units, or of a define. all: it makes no other
-// events.
+// the text of the expression, which is the last of the units, or of a define. all: it makes no
+// other events.
 func Outlines(units []syntax.Unit) (found []Outline, all bool) {
 	o := outliner{units: units, left: outlineBudget}
 	main := units[len(units)-1]

@@ -115,8 +115,8 @@ func (s *sink) lostRace(op *operation, err error) bool {
 }
 
 // isOutdated reports whether the API server refused a write because it requires a state that the
-// object has no more: a resourceVersion, or a test of a JSON patch. Of a failed patch the API server
-// does not say which operation failed, but then it names no field.
+// object has no more: a resourceVersion, or a test of a JSON patch. Of a failed patch the API
+// server does not say which operation failed, but then it names no field.
 func (o *operation) isOutdated(status *metav1.Status) bool {
 	switch status.Code {
 	case http.StatusConflict:

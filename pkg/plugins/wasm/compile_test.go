@@ -138,8 +138,8 @@ func TestCompileCanceled(t *testing.T) {
 	}
 }
 
-// TestCompileLogged: the log has the begin of a long compilation, and nothing if the compiled module
-// is there.
+// TestCompileLogged: the log has the begin of a long compilation, and nothing if the compiled
+// module is there.
 func TestCompileLogged(t *testing.T) {
 	m := guest(constant(opI64, 2))
 	m.data = map[uint32][]byte{0x8000: bytes.Repeat([]byte("x"), 600<<10)}

@@ -8,8 +8,9 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// TestWritesOfFailedDeltas: after a call with writes in which a delta failed, its writes are dropped,
-// and the other deltas are passed again without that delta. A call of one delta is not repeated.
+// TestWritesOfFailedDeltas: after a call with writes in which a delta failed, its writes are
+// dropped, and the other deltas are passed again without that delta. A call of one delta is not
+// repeated.
 func TestWritesOfFailedDeltas(t *testing.T) {
 	// Guarantee: call-atomic
 	const place = 0x8000

@@ -70,9 +70,10 @@ func (p *Position) arrive(version string) {
 	}
 }
 
-// bookmark records a bookmark. The API server sends one at intervals, and possibly before or between
-// the events of its version, of which a watch with a selector may receive the later ones only. So a
-// bookmark completes the versions below its own, and its own if another bookmark of it follows.
+// bookmark records a bookmark. The API server sends one at intervals, and possibly before or
+// between the events of its version, of which a watch with a selector may receive the later ones
+// only. So a bookmark completes the versions below its own, and its own if another bookmark of it
+// follows.
 func (p *Position) bookmark(version string) {
 	switch {
 	case version == "":
@@ -90,8 +91,8 @@ func (p *Position) bookmark(version string) {
 func (p *Position) listed(version string) { p.fed, p.open, p.marked, p.saved = version, "", false, "" }
 
 // Repeats reports whether an event of a version surely repeats a former run's, if it ends an object
-// that the restored store does not have: the run would have had the object, and has saved a state of
-// that version or a later one.
+// that the restored store does not have: the run would have had the object, and has saved a state
+// of that version or a later one.
 func (p *Position) Repeats(version string) bool {
 	p.cut.Lock()
 	defer p.cut.Unlock()

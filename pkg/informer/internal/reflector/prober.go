@@ -189,14 +189,14 @@ func isUseless(err error) bool {
 	return errors.Is(err, errWentBack) || errors.Is(err, errMoved) || errors.Is(err, errStalled)
 }
 
-// isSlowProbe reports whether a probe took too long. The watch may be quick nevertheless, as it needs
-// no objects.
+// isSlowProbe reports whether a probe took too long. The watch may be quick nevertheless, as it
+// needs no objects.
 func isSlowProbe(err error) bool {
 	return errors.Is(err, client.ErrSlow) && !errors.As(err, new(*stepError))
 }
 
-// cannotProbe reports whether the API server refuses probes or is too slow for them, which does not mean that it refuses
-// watches.
+// cannotProbe reports whether the API server refuses probes or is too slow for them, which does not
+// mean that it refuses watches.
 func cannotProbe(err error) bool {
 	return !isUseless(err) && (isSlowProbe(err) || apierrors.IsForbidden(err) || client.IsAnswer(err) && !apierrors.IsNotFound(err))
 }

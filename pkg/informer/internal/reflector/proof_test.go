@@ -42,8 +42,8 @@ func TestProof(t *testing.T) {
 	})
 }
 
-// TestSlowed: each list that took too long doubles the waits, and lets a stream of initial events be
-// tried again.
+// TestSlowed: each list that took too long doubles the waits, and lets a stream of initial events
+// be tried again.
 func TestSlowed(t *testing.T) {
 	q := &quirks{}
 	for i := range 8 {

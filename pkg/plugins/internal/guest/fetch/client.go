@@ -106,8 +106,8 @@ func (c *Client) Find(text string) (*Request, *Target, int32) {
 	return r, host, abi.StatusOK
 }
 
-// Unreached is the error of a request without a response, because a host could not be reached or did
-// not answer in time.
+// Unreached is the error of a request without a response, because a host could not be reached or
+// did not answer in time.
 type Unreached struct{ Host, Reason string }
 
 func (e *Unreached) Error() string { return "no answer from " + e.Host + ": " + e.Reason }
