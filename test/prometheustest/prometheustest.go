@@ -54,6 +54,9 @@ scrape_configs: [{job_name: deltarouter, static_configs: [{targets: [%q]}]}]
 
 var listening = regexp.MustCompile(`msg="Listening on" address=(\S+)`)
 
+// ready is in the line after which queries are answered: before, the answer is 503.
+const ready = `msg="Server is ready to receive web requests."`
+
 // Start runs a server that scrapes /metrics of an address, until the end of the test.
 func Start(t *testing.T, target string, flags ...string) *Server {
 	t.Helper()
@@ -70,10 +73,14 @@ func Start(t *testing.T, target string, flags ...string) *Server {
 	var log strings.Builder
 	go func() {
 		defer close(ended)
+		at := ""
 		for lines := bufio.NewScanner(stderr); lines.Scan(); {
 			fmt.Fprintln(&log, lines.Text())
 			if m := listening.FindStringSubmatch(lines.Text()); m != nil {
-				address <- m[1]
+				at = m[1]
+			}
+			if strings.Contains(lines.Text(), ready) {
+				address <- at
 			}
 		}
 	}()
@@ -89,9 +96,9 @@ func Start(t *testing.T, target string, flags ...string) *Server {
 	case at := <-address:
 		return &Server{"http://" + at}
 	case <-ended:
-		t.Fatal("Prometheus ended before it listened")
+		t.Fatal("Prometheus ended before it was ready")
 	case <-time.After(patience):
-		t.Fatal("Prometheus did not listen")
+		t.Fatal("Prometheus is not ready")
 	}
 	return nil
 }
