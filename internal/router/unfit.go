@@ -1,0 +1,73 @@
+package router
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/podevents"
+	"github.com/deltarouter/deltarouter/internal/router/state"
+	"github.com/deltarouter/deltarouter/pkg/config"
+)
+
+// unfit has the routes that do not fit the schemas of the cluster, and are disabled.
+type unfit struct {
+	now atomic.Pointer[[]compile.Unfit]
+}
+
+// all returns them.
+func (u *unfit) all() []compile.Unfit {
+	if now := u.now.Load(); now != nil {
+		return *now
+	}
+	return nil
+}
+
+// checks returns a check for /readyz and the status for each route. It does not make the router
+// unready: the other routes run.
+func (u *unfit) checks() (checks []api.Check) {
+	for _, one := range u.all() {
+		checks = append(checks, api.Check{Name: "routes/" + one.Route.Name, Message: one.String()})
+	}
+	return checks
+}
+
+// conditions returns the conditions for an operator.
+func (u *unfit) conditions() (all []podevents.Condition) {
+	for _, one := range u.all() {
+		all = append(all, podevents.Condition{Reason: podevents.ConfigRejected, Subject: one.Route.Name, Message: "route " + one.Route.Name + ": " + one.String()})
+	}
+	return all
+}
+
+// disabled reports whether a route is one of them.
+func (u *unfit) disabled(route string) bool {
+	return slices.ContainsFunc(u.all(), func(one compile.Unfit) bool { return one.Route.Name == route })
+}
+
+// report reports the disabled routes after a load of the configuration.
+func (u *unfit) report(now []compile.Unfit, m *metrics.Metrics, log *slog.Logger) {
+	u.now.Store(&now)
+	m.RouteDisabled.Reset()
+	for i := range now {
+		m.RouteDisabled.WithLabelValues(now[i].Route.Name).Set(1)
+		log.Error("a route does not fit the schemas of the cluster", "route", now[i].Route.Name, "err", now[i].String())
+	}
+}
+
+// leavesOut returns which routes a start may leave out: all, if the state folder is that of an
+// earlier run, so that the configuration fitted once; else none.
+func leavesOut(cfg *config.Config) func(route string) bool {
+	if cfg.State.Dir == "" {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(cfg.State.Dir, state.File)); err != nil {
+		return nil
+	}
+	return func(string) bool { return true }
+}
