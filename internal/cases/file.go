@@ -109,7 +109,7 @@ type expectation struct {
 	Type    string         `yaml:"type"`
 	Subject string         `yaml:"subject"`
 	Data    config.Node    `yaml:"data"`
-	Body    config.Node    `yaml:"body"`  // what a sink with a body expression sends
+	Body    config.Node    `yaml:"body"`  // the body that a sink with such an expression sends
 	Exact   bool           `yaml:"exact"` // data and body have no further fields
 	Any     bool           `yaml:"any"`   // any event of the route is as expected
 	Error   string         `yaml:"error"` // part of the reason why a delta was given up

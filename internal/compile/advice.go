@@ -24,8 +24,9 @@ func NotSilenced(warnings config.Problems, cfg *config.Config) config.Problems {
 	return slices.DeleteFunc(slices.Clone(warnings), func(w config.Problem) bool { return silenced.MatchString(cfg.Line(w)) })
 }
 
-// Notes are what `router check` says about a plan of a valid configuration without a cluster, and
-// what the router logs: the warnings that are not silenced, and the secrets without a value.
+// Notes returns the warnings that `router check` prints about a plan of a valid configuration
+// without a cluster, and that the router logs: those that are not silenced, and the secrets without
+// a value.
 func (p *Plan) Notes() config.Problems {
 	return NotSilenced(slices.Concat(p.Warnings, p.Optional, p.Config.MissingSecrets()), p.Config)
 }

@@ -22,7 +22,7 @@ type applied struct {
 }
 
 // adviseApplies warns of fields that two routes apply, because the field manager of each route owns
-// what it applied, and of a route that applies one object for many.
+// the fields that it applied, and of a route that applies one object for many.
 func adviseApplies(c *compiler, p *Plan) {
 	var all []applied
 	for i := range p.Routes {

@@ -13,7 +13,7 @@ import (
 )
 
 // Log writes the first complaint with a reason at once. Those that follow are counted, and one line
-// at the end of the interval has their number and what they are about. The interval is 10 s, and
+// at the end of the interval has their number and names. The interval is 10 s, and
 // doubles up to 5 minutes while a reason goes on. It is safe for concurrent use.
 type Log struct {
 	log *slog.Logger
@@ -34,14 +34,14 @@ const (
 	maxNames = 10
 )
 
-// reason is what the complaints of a line have in common, and the ones that were not logged.
+// reason has the common parts of the complaints of a line, and counts those that were not logged.
 type reason struct {
 	level   slog.Level
 	message string
 	err     error // of the last complaint
 	attrs   []slog.Attr
 
-	what     string   // the key of names
+	about    string   // the key of names
 	names    []string // the first ones
 	more     bool     // there are further ones
 	times    int
@@ -54,7 +54,7 @@ func New(log *slog.Logger) *Log {
 	return &Log{log: log, reasons: map[string]*reason{}, last: map[string]time.Time{}}
 }
 
-// Say complains. about names what the complaint concerns, such as a route: the names of several
+// Say complains. about names the subject, such as a route: the names of several
 // complaints are in one line; a zero Attr: nothing. The message, the text of err without ports and
 // times, and the attrs are the reason. err may be nil.
 func (l *Log) Say(level slog.Level, message string, err error, about slog.Attr, attrs ...slog.Attr) {
@@ -110,7 +110,7 @@ func (l *Log) tick(key string, r *reason) {
 	}
 }
 
-// Close writes what was counted and not logged. Later complaints are logged at once.
+// Close logs the counted complaints. Later complaints are logged at once.
 func (l *Log) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,7 +125,7 @@ func (l *Log) Close() {
 }
 
 func (r *reason) add(level slog.Level, message string, err error, about slog.Attr, attrs []slog.Attr) {
-	r.level, r.message, r.err, r.attrs, r.what = level, message, err, attrs, about.Key
+	r.level, r.message, r.err, r.attrs, r.about = level, message, err, attrs, about.Key
 	r.times++
 	name := about.Value.String()
 	switch {
@@ -149,7 +149,7 @@ func (r *reason) write(log *slog.Logger) {
 		if r.more {
 			names += ", …"
 		}
-		attrs = append(attrs, slog.String(r.what, names))
+		attrs = append(attrs, slog.String(r.about, names))
 	}
 	if r.times > 1 {
 		attrs = append(attrs, slog.Int("times", r.times), slog.String("within", r.interval.String()))
@@ -169,8 +169,8 @@ func (r *reason) write(log *slog.Logger) {
 }
 
 // varying matches the parts of an error that differ between two of the same reason: the port of the
-// router's end of a connection, times and durations.
-var varying = regexp.MustCompile(`:\d+->|\d{4}-\d\d-\d\dT[\d:.]+\S*|\b\d[\dhm.]*(?:ns|µs|ms|s)\b`)
+// router's end of a connection, numbers of messages as in #17, times and durations.
+var varying = regexp.MustCompile(`:\d+->|#\d+|\d{4}-\d\d-\d\dT[\d:.]+\S*|\b\d[\dhm.]*(?:ns|µs|ms|s)\b`)
 
 // general returns the text of an error without what varies.
 func general(err error) string {

@@ -67,26 +67,26 @@ func TestOutage(t *testing.T) {
 		l, lines := logger()
 		lose := func(n int, route string) {
 			for i := range n {
-				l.Say(slog.LevelWarn, "lost", fmt.Errorf("read tcp 10.0.0.1:%d->10.0.0.2:4222: reset, %dms ago", 40000+i, i), slog.String("route", route))
+				l.Say(slog.LevelWarn, "lost", fmt.Errorf("message #%d: read tcp 10.0.0.1:%d->10.0.0.2:4222: reset, %dms ago", i, 40000+i, i), slog.String("route", route))
 			}
 		}
 		lose(16, "pods")
 		lose(16, "nodes")
-		after(t, 0, lines, `level=WARN msg=lost route=pods err="read tcp 10.0.0.1:40000->10.0.0.2:4222: reset, 0ms ago"`)
+		after(t, 0, lines, `level=WARN msg=lost route=pods err="message #0: read tcp 10.0.0.1:40000->10.0.0.2:4222: reset, 0ms ago"`)
 		after(t, 10*time.Second, lines,
-			`level=WARN msg=lost route="nodes, pods" times=31 within=10s err="read tcp 10.0.0.1:40015->10.0.0.2:4222: reset, 15ms ago"`)
+			`level=WARN msg=lost route="nodes, pods" times=31 within=10s err="message #15: read tcp 10.0.0.1:40015->10.0.0.2:4222: reset, 15ms ago"`)
 		lose(2, "nodes")
 		after(t, 10*time.Second, lines)
 		after(t, 10*time.Second, lines,
-			`level=WARN msg=lost route=nodes times=2 within=20s err="read tcp 10.0.0.1:40001->10.0.0.2:4222: reset, 1ms ago"`)
+			`level=WARN msg=lost route=nodes times=2 within=20s err="message #1: read tcp 10.0.0.1:40001->10.0.0.2:4222: reset, 1ms ago"`)
 		after(t, 40*time.Second, lines) // the reason is over
 		lose(1, "nodes")
-		after(t, time.Hour, lines, `level=WARN msg=lost route=nodes err="read tcp 10.0.0.1:40000->10.0.0.2:4222: reset, 0ms ago"`)
+		after(t, time.Hour, lines, `level=WARN msg=lost route=nodes err="message #0: read tcp 10.0.0.1:40000->10.0.0.2:4222: reset, 0ms ago"`)
 	})
 }
 
-// TestReasons: another message, error or attribute is another reason; Close writes what was
-// counted.
+// TestReasons: another message, error or attribute is another reason; Close logs the
+// counted complaints.
 func TestReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, lines := logger()

@@ -14,8 +14,8 @@
 //	changed(path)
 //	    whether the values at the literal path, which may have [*], differ between oldObject and
 //	    object. Values are compared, not texts: the order of keys and 1 against 1.0 are no
-//	    difference, and a field with null is an absent one. Added, and updated if the source keeps no
-//	    old states: whether the path exists in object. Deleted, deselected and sync: false.
+//	    difference, and a field with null is an absent one. Added, and updated if the source
+//	    keeps no old states: whether the path exists in object. Deleted, deselected and sync: false.
 //	diff(old, new)
 //	    the differences between two objects, or the same part of two: [{path, old, new}]
 //	lookup(index, value)

@@ -35,7 +35,7 @@ type Overlay struct {
 	revisions map[string]uint64
 }
 
-// change is what a write of a call has replaced.
+// change has the value that a write of a call has replaced.
 type change struct {
 	key    string
 	before plugins.KVWrite // of the call, if it had written the key already

@@ -216,7 +216,7 @@ type recorder struct {
 
 var _ pipeline.DeadLetterer = (*recorder)(nil)
 
-// bodyOf returns the function for what a sink sends of an event; nil: it sends the event.
+// bodyOf returns the function that makes the body that a sink sends; nil: it sends the event.
 func (o *Offline) bodyOf(sink string) bodyOf {
 	if c := o.plan.Config.Sinks[sink]; c != nil {
 		if kind, ok := compile.KindOf(o.env.Components.Sinks, c.Kind).(bodied); ok {

@@ -31,7 +31,8 @@ type Plugin struct {
 //   - Events and no error: the events are delivered.
 //   - [ErrDrop]: the delta is counted as dropped.
 //   - An error of [Retry]: the delta is tried again, until the maxAge of the route. It is no attempt.
-//   - Any other error: the delta fails, which is an attempt. The retry and onFailure of the route decide the next step.
+//   - Any other error: the delta fails, which is an attempt. The retry and onFailure of the route
+//     decide the next step.
 //
 // With an error the events are ignored. The router calls a handler from several goroutines at once,
 // but never twice for one object at the same time. ctx is done when the router stops waiting.

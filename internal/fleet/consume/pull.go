@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -158,7 +159,7 @@ func (s *session) give(ctx context.Context, m *Message) (why reason, ended bool)
 	more, err := s.handler.Take(m, s.poison)
 	if err != nil {
 		s.Complaints.Say(slog.LevelError, "a message cannot be handled, and the ones behind it wait: use the version and the configuration of the leader",
-			err, slog.String("route", s.Route))
+			fmt.Errorf("message #%d: %w", m.Sequence, err), slog.String("route", s.Route))
 		s.hand.forget(s.parts...)
 		s.sleep(ctx, refusedPause)
 		if why = s.left(ctx); why == lost || why == released {

@@ -57,7 +57,7 @@ func (s *sink) apply(ctx context.Context, e *event.Event, op *operation, id stri
 }
 
 // isFormer reports whether an apply is in conflict with the common manager of former versions only,
-// about fields that it applied: what it patched was a conflict then too.
+// about fields that it applied: fields that it patched were a conflict then too.
 func (s *sink) isFormer(op *operation, err error) bool {
 	status := statusOf(err)
 	former := fmt.Sprintf("conflict with %q", s.api.manager) // of a patch, the version of the API follows

@@ -50,7 +50,7 @@ type Scope struct {
 	hostCall hostCall // the running one
 }
 
-// outcome is what has become of a call, and of the writes of its deltas.
+// outcome has the end of a call, and the writes of its deltas.
 type outcome struct {
 	answered bool // the guest has answered the call
 	overlay  *kv.Overlay
