@@ -82,7 +82,7 @@ func TestForeignFolder(t *testing.T) {
 		{"own", 0o700, -1, ""},
 		{"a volume of Kubernetes", 0o775 | os.ModeSetgid, -1, ""},
 		{"for everybody", 0o777, -1, "chmod o-w"},
-		{"for everybody, sticky", 0o777 | os.ModeSticky, -1, "chmod o-w"},
+		{"for everybody, sticky", 0o777 | os.ModeSticky, -1, "name a folder in it, as"},
 		{"of another user", 0o700, 4711, "belongs to the user 4711"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -77,14 +77,24 @@ func TestRightsBesideVerb(t *testing.T) {
 	}
 }
 
-// signingRequest returns the manifest of a CertificateSigningRequest.
+// signingRequest returns the manifest of a CertificateSigningRequest. Its random data are without
+// NS, which the harness replaces by the name of the namespace.
 func signingRequest(t *testing.T) string {
+	t.Helper()
+	var request string
+	for request == "" || strings.Contains(request, "NS") {
+		request = base64.StdEncoding.EncodeToString(randomRequest(t))
+	}
+	return "{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: work}, " +
+		"spec: {signerName: example.com/work, usages: [digital signature], request: " + request + "}}\n"
+}
+
+// randomRequest returns a PEM-encoded request of a new key.
+func randomRequest(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must.Succeed(t, err)
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "work"}}, key)
 	must.Succeed(t, err)
-	request := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
-	return "{apiVersion: certificates.k8s.io/v1, kind: CertificateSigningRequest, metadata: {name: work}, " +
-		"spec: {signerName: example.com/work, usages: [digital signature], request: " + base64.StdEncoding.EncodeToString(request) + "}}\n"
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
