@@ -26,6 +26,7 @@ func program() *cli.Program {
 				getCommand(),
 				tapCommand(),
 				dlqCommand(),
+				pauseCommand(),
 				resumeCommand(),
 				resyncCommand(),
 				promoteCommand(),

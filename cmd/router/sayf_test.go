@@ -63,7 +63,7 @@ func TestHostileNames(t *testing.T) {
 		Tap: func(_ context.Context, _ api.TapQuery, show func(api.Tapped) error) error {
 			return show(api.Tapped{Time: time.Now(), Op: "added", Source: "roles", Key: hostile, Route: "r", Verdict: "error", Reason: hostile})
 		},
-		Resume: func(string) error { return errors.New(hostile) },
+		Pauser: pauser(func(string) error { return errors.New(hostile) }),
 		Resync: func(context.Context, api.Resync) (api.Resynced, error) {
 			return api.Resynced{Sources: []api.ResyncedSource{{Name: "roles", Error: hostile}}}, nil
 		},

@@ -110,7 +110,7 @@ func New() *Metrics {
 	m.RoutePending = m.gauge("route_pending_objects", "Objects for which the condition of a route holds but for is not over, and held deletes.", "route")
 	m.RouteActive = m.gauge("route_active_objects", "Objects for which the condition of a route holds, except pending ones.", "route")
 	m.RouteLimitKeys = m.gauge("route_limit_keys", "Keys of the limit of a route.", "route")
-	m.RoutePaused = m.gauge("route_paused", "1 while a route is paused: until it is resumed or changed, or, if onFailure: pause caused it, the router restarts; router status shows the reason.", "route")
+	m.RoutePaused = m.gauge("route_paused", "1 while a route is paused; router status shows the reason, and the end if router pause has set one.", "route")
 	m.Fleet.Work = m.gauge("fleet_work_deltas", "On the leader of a fleet: deltas for workers that are not handled yet. Absent while NATS does not answer.")
 	m.Fleet.Problems = m.gauge("fleet_nats_problems", "On the leader of a fleet: faults of the NATS servers and streams that it has found; router status shows them.")
 	m.Fleet.Stranded = m.gauge("fleet_stranded_deltas", "On the leader of a fleet: deltas that wait for workers of a route that has none in the configuration.", "route")

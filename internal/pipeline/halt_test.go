@@ -14,6 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestSinkPausesARoute: a sink can pause a route regardless of its onFailure. Undelivered deltas
@@ -85,7 +86,7 @@ func TestPauseAcrossRestarts(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &countingSink{}
 		r := pipeline.Route{Name: "r", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Concurrency: 1, Batch: pipeline.Batch{Size: 1}}
 		runOnce(t, d, r, func(b *harness) {
-			if err := b.Resume("r"); !errors.Is(err, pipeline.ErrNotPaused) {
+			if err := b.resume("r"); !errors.Is(err, pipeline.ErrNotPaused) {
 				t.Errorf("error is %v", err)
 			}
 			for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
@@ -101,10 +102,10 @@ func TestPauseAcrossRestarts(t *testing.T) {
 			if status := b.Status()[0]; status.Pending != 4 || !strings.Contains(status.Paused, "too much of it") || b.value("route_paused", "r") != 1 {
 				t.Errorf("%+v", status)
 			}
-			if err := b.Resume("x"); !errors.Is(err, pipeline.ErrNoRoute) {
+			if err := b.resume("x"); !errors.Is(err, pipeline.ErrNoRoute) {
 				t.Errorf("error is %v", err)
 			}
-			if err := b.Resume("r"); err != nil {
+			if err := b.resume("r"); err != nil {
 				t.Error(err)
 			}
 			pass(time.Minute)
@@ -132,6 +133,92 @@ func TestPauseAcrossRestarts(t *testing.T) {
 				t.Errorf("%+v; %v is on disk", status, d.rules["r"])
 			}
 		})
+	})
+}
+
+func (b *harness) pause(route string, until time.Time) error {
+	p, err := b.Pausing(route)
+	if err != nil {
+		return err
+	}
+	return p.Begin(until)
+}
+
+func (b *harness) resume(route string) error {
+	p, err := b.Pausing(route)
+	if err != nil {
+		return err
+	}
+	return p.End()
+}
+
+// TestPauseByUser: a route that a request has paused delivers nothing until its time or until it is
+// resumed, across restarts and changes of the configuration. A pause of another cause stays.
+func TestPauseByUser(t *testing.T) {
+	// Guarantee: pause-by-user
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
+		r := pipeline.Route{Name: "r", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Concurrency: 1, Batch: pipeline.Batch{Size: 1}}
+		until := time.Now().Add(2 * time.Hour)
+		paused := func(b *harness, want string) {
+			t.Helper()
+			if got := b.Status()[0].Paused; got != want || b.value("route_paused", "r") != map[bool]float64{true: 1}[want != ""] {
+				t.Errorf("paused: %q, want %q", got, want)
+			}
+		}
+		runOnce(t, d, r, func(b *harness) {
+			if err := b.pause("x", until); !errors.Is(err, pipeline.ErrNoRoute) {
+				t.Errorf("error is %v", err)
+			}
+			must.Succeed(t, b.pause("r", time.Time{}))
+			must.Succeed(t, b.pause("r", until))
+			pass(time.Minute)
+			paused(b, "on a request, until "+until.UTC().Format(time.RFC3339))
+			b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
+			pass(time.Hour - time.Minute)
+			equal(t, "while it is paused", s.got())
+			d.cut(b)
+		})
+		runOnce(t, d, r, func(b *harness) {
+			changed := r
+			changed.Version = "2"
+			change, err := b.Prepare([]pipeline.Route{changed})
+			must.Succeed(t, err)
+			change.Swap()
+			change.Finish(t.Context())
+			pass(time.Hour - time.Second)
+			equal(t, "a second before the end", s.got())
+			pass(time.Minute)
+			equal(t, "after the end", s.got(), "added a@1", "added b@2")
+			paused(b, "")
+			must.Succeed(t, b.pause("r", time.Time{}))
+			b.admit(delta(t, event.Added, "c", 0, 3))
+			pass(24 * time.Hour)
+			d.cut(b)
+		})
+		runOnce(t, d, r, func(b *harness) {
+			pass(time.Hour)
+			paused(b, "on a request, until router resume")
+			must.Succeed(t, b.resume("r"))
+			pass(time.Minute)
+			equal(t, "after it was resumed", s.got()[2:], "added c@3")
+			d.cut(b)
+			if len(d.rules["r"]) > 0 {
+				t.Errorf("%v is on disk", d.rules["r"])
+			}
+		})
+	})
+}
+
+// TestPauseOfAnotherCause: a request does not replace a pause by a failure, which says more.
+func TestPauseOfAnotherCause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad := &recordingSink{refuse: func(event.Event) error { return plugins.Reject(errDown) }}
+		r := pipeline.Route{Name: "r", Sinks: to(bad), OnFailure: pipeline.Pause}
+		b := start(t, r)
+		b.admit(delta(t, event.Added, "a", 0, 1))
+		pass(time.Minute)
+		must.Fail(t, b.pause("r", time.Time{}), "the route is paused already: added pods default/a")
 	})
 }
 

@@ -113,14 +113,13 @@ func (p *Pipeline) Takes(source string, op event.Op, initial bool) bool {
 	})
 }
 
-// Resume resumes a paused route, and resets the counts of its sinks. The error is [ErrNoRoute] or
-// [ErrNotPaused].
-func (p *Pipeline) Resume(name string) error {
+// Pausing returns the pause of a route. The error is [ErrNoRoute].
+func (p *Pipeline) Pausing(name string) (*route.Pausing, error) {
 	r := p.now.Load().byName(name)
 	if r == nil {
-		return ErrNoRoute
+		return nil, ErrNoRoute
 	}
-	return r.Resume()
+	return r.Pausing(), nil
 }
 
 func (now *routing) byID(id string) *route.Route {

@@ -138,7 +138,7 @@ func (r *router) openAPI(ctx context.Context) error {
 	cache := inspect.NewCache(r.objects, r.Factory)
 	listen := r.Set.Plan.Config.Listen
 	cfg := api.ControlConfig{
-		Addr: listen.API, Status: r.shownStatus, Reload: r.askReload, Resync: again.resync, Resume: again.resume,
+		Addr: listen.API, Status: r.shownStatus, Reload: r.askReload, Resync: again.resync, Pauser: &again,
 		Cache: cache, Watch: cache.Watch, Tap: r.tap, Active: r.active, Checks: r.checks, Metrics: r.Metrics.Handler(), Log: r.Log,
 		Promote: r.opts.term.promote,
 	}

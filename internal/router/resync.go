@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/deltarouter/deltarouter/internal/inspect"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
@@ -98,12 +99,26 @@ func (r *resyncer) noRoute(name string) error {
 	return fmt.Errorf("there is no route %q%s", name, config.Suggest(name, routes))
 }
 
-// resume resumes a paused route.
-func (r *resyncer) resume(route string) error {
-	switch err := r.pipeline.Resume(route); {
-	case errors.Is(err, pipeline.ErrNoRoute):
+// Pause implements [api.Pauser].
+func (r *resyncer) Pause(route string, until time.Time) error {
+	p, err := r.pipeline.Pausing(route)
+	if err != nil {
 		return r.noRoute(route)
-	case err != nil:
+	}
+	if err := p.Begin(until); err != nil {
+		return fmt.Errorf("route %q: %w", route, err)
+	}
+	r.log.Warn("route paused on a request to the API", "route", route, "until", until)
+	return nil
+}
+
+// Resume implements [api.Pauser].
+func (r *resyncer) Resume(route string) error {
+	p, err := r.pipeline.Pausing(route)
+	if err != nil {
+		return r.noRoute(route)
+	}
+	if err := p.End(); err != nil {
 		return fmt.Errorf("route %q: %w", route, err)
 	}
 	r.log.Info("route resumed on a request to the API", "route", route)

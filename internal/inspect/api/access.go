@@ -53,6 +53,7 @@ type endpoint struct {
 //	GET  /api/v1/sources/{source}/indexes/{index}?value=&…     Answer; parameters as above
 //	                  …?watch=true&…                           WatchEvent lines, endless; no limit, continue
 //	GET  /api/v1/routes/{route}/active?limit=&continue=        ActiveAnswer
+//	POST /api/v1/routes/{route}/pause {for}                    Paused; 422 if a failure paused it
 //	POST /api/v1/routes/{route}/resume                         {"resumed": true}; 422 if not paused
 //	GET  /api/v1/tap?route=&rejected=                          Tapped lines, endless
 //	GET  /api/v1/deadletters?route=&after=&limit=              {"letters": [Letter…], "next": after}
@@ -72,6 +73,7 @@ func (c *control) endpoints() []endpoint {
 		{"GET /api/v1/sources/{source}", asksObjects, c.objects},
 		{"GET /api/v1/sources/{source}/indexes/{index}", asksObjects, c.objects},
 		{"GET /api/v1/routes/{route}/active", asksBoth, concluded(c.actives)},
+		{"POST /api/v1/routes/{route}/pause", asksPath, concluded(c.paused)},
 		{"POST /api/v1/routes/{route}/resume", asksPath, concluded(c.resumed)},
 		{"GET /api/v1/tap", asksBoth, c.tap},
 		{"GET /api/v1/deadletters", asksBoth, concluded(c.list)},

@@ -105,6 +105,12 @@ type secretive struct{ t *testing.T }
 
 var errShown = errors.New("shown")
 
+// refusing is a [Pauser].
+type refusing struct{}
+
+func (refusing) Pause(string, time.Time) error { return errShown }
+func (refusing) Resume(string) error           { return errShown }
+
 func (s secretive) check(ctx context.Context) error {
 	if access.From(ctx) == nil {
 		s.t.Error("a function is called without the sender of the request")
@@ -145,7 +151,7 @@ func secretiveConfig(t *testing.T) ControlConfig {
 		Status:  func(ctx context.Context) Status { _ = s.check(ctx); return Status{} },
 		Reload:  func(context.Context) error { return errShown },
 		Resync:  func(ctx context.Context, _ Resync) (r Resynced, err error) { return r, s.check(ctx) },
-		Resume:  func(string) error { return errShown },
+		Pauser:  refusing{},
 		Tap:     func(ctx context.Context, _ TapQuery, _ func(Tapped) error) error { return s.check(ctx) },
 		Watch:   func(ctx context.Context, _ Query, _ func(WatchEvent) error) error { return s.check(ctx) },
 		Active:  func(ctx context.Context, _ ActiveQuery) ([]Active, bool, error) { return nil, false, s.check(ctx) },
@@ -181,6 +187,9 @@ func TestEndpoints(t *testing.T) {
 		query, body := "", `{"route":"r"}`
 		if strings.Contains(path, "/indexes/") {
 			query = "?value=x"
+		}
+		if strings.HasSuffix(path, "/pause") {
+			body = `{}`
 		}
 		right := map[string]string{"GET": "get ", "POST": "create "}[method] + strings.Replace(path, "/api/", "/deltarouter/", 1)
 		c.set("list secrets", false)

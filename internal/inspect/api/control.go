@@ -37,8 +37,7 @@ type ControlConfig struct {
 	Reload func(ctx context.Context) error
 	// Resync repeats objects to routes. Called from any goroutine.
 	Resync func(ctx context.Context, ask Resync) (Resynced, error)
-	// Resume resumes a paused route. Called from any goroutine.
-	Resume func(route string) error
+	Pauser Pauser // nil: the process cannot pause routes
 	Cache  Cache // the cached objects
 	Tap    Tap   // the live view of deltas. Called from any goroutine
 	Watch  Watch // the cached objects and their changes. Called from any goroutine
@@ -313,21 +312,4 @@ func fail(w http.ResponseWriter, status int, err error) { reply(w, status, probl
 func reply(w http.ResponseWriter, status int, body any) {
 	begin(w, status, "application/json")
 	_ = json.NewEncoder(w).Encode(body) // a client that has disconnected needs no answer
-}
-
-// errNoResume is the answer of an embedded router without Resume.
-var errNoResume = errors.New("this router cannot resume routes")
-
-// resumed resumes a paused route.
-func (c *control) resumed(r *http.Request) (any, error) {
-	if c.Resume == nil {
-		return nil, refuse(http.StatusConflict, errNoResume)
-	}
-	return map[string]bool{"resumed": true}, refuse(http.StatusUnprocessableEntity, c.Resume(r.PathValue("route")))
-}
-
-// Resume resumes a paused route.
-func (c *Client) Resume(ctx context.Context, route string) error {
-	var done struct{ Resumed bool }
-	return c.call(ctx, http.MethodPost, "/api/v1/routes/"+url.PathEscape(route)+"/resume", struct{}{}, &done)
 }

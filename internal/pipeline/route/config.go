@@ -95,7 +95,9 @@ func (r *Route) Install(ctx context.Context, next *Config) (installed <-chan str
 	defer r.mu.Unlock()
 	old := r.Config()
 	r.config.Store(next)
-	r.paused.end() // a pause ends with its configuration
+	if r.paused.by != byUser { // the new configuration may have mended the cause
+		r.paused.end()
+	}
 	r.backlog.Configure(next.Config)
 	done := make(chan struct{})
 	r.installed = done

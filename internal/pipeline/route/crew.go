@@ -176,6 +176,7 @@ func (c *Crew) step(w *worker) step {
 func (c *Crew) poll(w *worker) step {
 	r, b := c.route, c.route.backlog
 	now := r.now() // read under the lock, so that it is not before the time of any entry
+	r.paused.expire(now)
 	if b.Queue.Lanes.Wake(now) {
 		c.leader.GateOpened()
 	}
@@ -208,7 +209,7 @@ func (c *Crew) view(now time.Time) schedule.View {
 	r, b, config := c.route, c.route.backlog, c.route.Config()
 	lanes := &b.Queue.Lanes
 	v := schedule.View{
-		Now: now, Stopped: r.paused.on() || b.Old != nil, Ready: lanes.Ready(), NextDue: lanes.NextDue(), Gate: lanes.Gate(), Size: config.Batch.Size,
+		Now: now, Stopped: r.paused.on() || b.Old != nil, Resume: r.paused.until, Ready: lanes.Ready(), NextDue: lanes.NextDue(), Gate: lanes.Gate(), Size: config.Batch.Size,
 	}
 	if v.Ready > 0 {
 		v.Sinks = r.links.sinks(now)
@@ -229,7 +230,7 @@ func (r *Route) Idle() bool {
 	case len(c.busy) > 0:
 		return false
 	case r.paused.on():
-		return true
+		return !r.paused.expired(now)
 	case r.conditions.catching != nil && r.Config().IsReady() && r.Config().CaughtUp():
 		return false
 	case !b.AllPlaced:

@@ -1,94 +1,180 @@
 package route
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// ErrNotPaused is the error of Pipeline.Resume for a route that is not paused.
+// ErrNotPaused is the error of Pausing.End for a route that is not paused.
 var ErrNotPaused = errors.New("the route is not paused")
 
-// kindPause is the kind of the record with the reason why a sink paused the route. A pause by
-// onFailure ends with the process.
+// kindPause is the kind of the record of a pause that is kept across restarts.
 const kindPause = checkpoint.KindPause
 
 // pause is the paused state of a route. The lock of the route guards it.
 type pause struct {
-	reason  string // empty: it is not paused
-	bySink  bool   // requested by a sink: the pause is kept across restarts
-	changed bool   // the record must be handed over
+	by      pauser    // 0: the route is not paused
+	reason  string    // for people
+	until   time.Time // the end of a pause by a user; zero: it has none
+	unsaved bool      // the record must be handed over
 }
 
-func (p *pause) on() bool { return p.reason != "" }
+// pauser is the cause of a pause.
+type pauser int
 
-func (p *pause) begin(reason string, bySink bool) {
-	p.reason, p.bySink, p.changed = reason, bySink, p.changed || bySink
+const (
+	_ pauser = iota
+	// byFailure: a delta failed, see onFailure. The pause ends with the process, or with the
+	// configuration of the route.
+	byFailure
+	// bySink: a sink requested it, see [plugins.Pause]. It is kept across restarts, and ends with the
+	// configuration of the route.
+	bySink
+	// byUser: a request of the API. It is kept across restarts and changes of the configuration.
+	byUser
+)
+
+func (p *pause) on() bool { return p.by != 0 }
+
+func (p *pause) begin(by pauser, reason string, until time.Time) {
+	*p = pause{by: by, reason: reason, until: until, unsaved: p.unsaved || by.kept()}
 }
 
-func (p *pause) end() { p.reason, p.bySink, p.changed = "", false, p.changed || p.bySink }
+func (p *pause) end() { *p = pause{unsaved: p.unsaved || p.by.kept()} }
 
-// restore pauses a route that a sink had paused before a restart.
+// expired reports whether a pause by a user has reached its end.
+func (p *pause) expired(now time.Time) bool { return !p.until.IsZero() && !p.until.After(now) }
+
+// kept reports whether a pause is kept across restarts.
+func (by pauser) kept() bool { return by == bySink || by == byUser }
+
+// requested returns the reason of a pause by a user.
+func requested(until time.Time) string {
+	if until.IsZero() {
+		return "on a request, until router resume"
+	}
+	return "on a request, until " + until.UTC().Format(time.RFC3339)
+}
+
+// The value of the record is the reason of a sink, or, for a pause by a user, a zero byte and the
+// end in milliseconds since 1970 (8 bytes, big endian; 0: it has none). It is empty if the route is
+// not paused.
+const userRecord = "\x00"
+
+// restore pauses a route that was paused by a sink or a user before a restart.
 func (p *pause) restore(records []checkpoint.RuleRecord) {
 	i := slices.IndexFunc(records, func(record checkpoint.RuleRecord) bool { return record.Kind == kindPause })
-	if i >= 0 && len(records[i].Value) > 0 {
-		p.reason, p.bySink = string(records[i].Value), true
+	if i < 0 || len(records[i].Value) == 0 {
+		return
 	}
+	end, user := bytes.CutPrefix(records[i].Value, []byte(userRecord))
+	if !user || len(end) != 8 {
+		p.by, p.reason = bySink, strings.ToValidUTF8(string(records[i].Value), "?")
+		return
+	}
+	p.by = byUser
+	if ms := int64(binary.BigEndian.Uint64(end)); ms != 0 {
+		p.until = time.UnixMilli(ms)
+	}
+	p.reason = requested(p.until)
 }
 
-// dirty returns the record of a pause by a sink, or of its end, if it has changed since the last
+// dirty returns the record of a pause that is kept, or of its end, if it has changed since the last
 // call.
 func (p *pause) dirty() []checkpoint.RuleRecord {
-	if !p.changed {
+	if !p.unsaved {
 		return nil
 	}
-	p.changed = false
+	p.unsaved = false
 	record := checkpoint.RuleRecord{Kind: kindPause}
-	if p.bySink {
+	switch p.by {
+	case bySink:
 		record.Value = []byte(p.reason)
+	case byUser:
+		var end uint64
+		if !p.until.IsZero() {
+			end = uint64(p.until.UnixMilli())
+		}
+		record.Value = binary.BigEndian.AppendUint64([]byte(userRecord), end)
 	}
 	return []checkpoint.RuleRecord{record}
 }
 
-// pauseFor pauses the route until Resume, or until its configuration is replaced; if c is no longer
-// current, it does nothing. bySink: a sink requested it, see [plugins.Pause], and it is kept across
-// restarts.
-func (r *Route) pauseFor(c *Config, d *event.Delta, sink string, reason error, bySink bool) {
-	r.mu.Lock()
-	first := !r.paused.on() && c == r.Config()
-	if first {
-		r.paused.begin(d.String()+": "+reason.Error(), bySink)
-	}
-	r.mu.Unlock()
-	r.env.Progress.report()
-	if first {
-		r.Config().Log.Error("route paused; fix the cause, then run router resume ROUTE, or edit the route and reload",
-			slog.String("delta", d.String()), slog.String("sink", sink), slog.Any("err", reason))
-	}
+// Pausing pauses and resumes a route.
+type Pausing struct {
+	*Route
+	pause
 }
 
-// Resume resumes a paused route, and resets the counts of its sinks. The error is [ErrNotPaused].
-func (r *Route) Resume() error {
-	r.mu.Lock()
-	paused := r.paused.on()
-	r.mu.Unlock()
+// Begin pauses the route until End, or until a time; zero: without end. A pause by a user gets the
+// new end; the error says that the route is paused for another reason. Batches in progress are
+// finished.
+func (p *Pausing) Begin(until time.Time) error {
+	p.mu.Lock()
+	if p.on() && p.by != byUser {
+		defer p.mu.Unlock()
+		return fmt.Errorf("the route is paused already: %s", p.reason)
+	}
+	p.begin(byUser, requested(until), until)
+	p.changed()
+	p.crew.leader.Signal() // it plans the end
+	p.mu.Unlock()
+	p.env.Progress.report()
+	return nil
+}
+
+// End resumes a paused route, and resets the counts of its sinks. The error is [ErrNotPaused].
+func (p *Pausing) End() error {
+	p.mu.Lock()
+	paused := p.on()
+	p.mu.Unlock()
 	if !paused {
 		return ErrNotPaused
 	}
-	for _, s := range r.Config().Sinks {
+	for _, s := range p.Config().Sinks {
 		if counting, ok := s.Sink.(plugins.Resumer); ok {
-			counting.Resume(r.Config().Name)
+			counting.Resume(p.Config().Name)
 		}
 	}
-	r.mu.Lock()
-	r.paused.end()
-	r.changed()
-	r.crew.leader.Signal()
-	r.mu.Unlock()
-	r.env.Progress.report()
+	p.mu.Lock()
+	p.end()
+	p.changed()
+	p.crew.leader.Signal()
+	p.mu.Unlock()
+	p.env.Progress.report()
 	return nil
+}
+
+// expire ends a pause by a user whose time has come. It is called under the lock.
+func (p *Pausing) expire(now time.Time) {
+	if p.expired(now) {
+		p.end()
+		p.changed()
+		p.Config().Log.Info("route resumed: the time of its pause is over")
+	}
+}
+
+// failed pauses the route because of a delta; if c is no longer current, it does nothing.
+func (p *Pausing) failed(c *Config, d *event.Delta, sink string, reason error, by pauser) {
+	p.mu.Lock()
+	first := !p.on() && c == p.Config()
+	if first {
+		p.begin(by, d.String()+": "+reason.Error(), time.Time{})
+	}
+	p.mu.Unlock()
+	p.env.Progress.report()
+	if first {
+		p.Config().Log.Error("route paused; fix the cause, then run router resume ROUTE, or edit the route and reload",
+			slog.String("delta", d.String()), slog.String("sink", sink), slog.Any("err", reason))
+	}
 }

@@ -35,7 +35,7 @@ type Route struct {
 	conditions   Conditions
 	links        links
 	redeliveries redeliveries
-	paused       pause
+	paused       Pausing
 	ended        bool          // it was removed, and its workers are abandoned
 	installed    chan struct{} // closed when the previous configuration is no longer in use
 
@@ -47,7 +47,7 @@ func New(env *Env, c *Config) *Route {
 	r := &Route{env: env}
 	r.config.Store(c)
 	r.crew.route, r.crew.leader = r, schedule.NewLeader(env.Clock)
-	r.conditions.Route, r.links.Route, r.redeliveries.Route = r, r, r
+	r.conditions.Route, r.links.Route, r.redeliveries.Route, r.paused.Route = r, r, r, r
 	r.redeliveries.pending = map[uint64]bool{}
 	r.links.heldBack = map[string]time.Time{}
 	r.refill = refill{r, make(chan struct{}, 1)}
@@ -64,6 +64,9 @@ func (r *Route) Crew() *Crew { return &r.crew }
 
 // Conditions returns the rules about time of the route.
 func (r *Route) Conditions() *Conditions { return &r.conditions }
+
+// Pausing returns the pause of the route.
+func (r *Route) Pausing() *Pausing { return &r.paused }
 
 // now returns the time of the clock that all delays of the route use.
 func (r *Route) now() time.Time { return r.env.Clock.Now() }

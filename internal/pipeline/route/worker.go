@@ -98,8 +98,12 @@ func (w *worker) Report(entries []*queue.Entry) {
 }
 
 // Pause implements deliver.Route.
-func (w *worker) Pause(d *event.Delta, target string, reason error, bySink bool) {
-	w.pauseFor(w.config, d, target, reason, bySink)
+func (w *worker) Pause(d *event.Delta, target string, reason error, keep bool) {
+	by := byFailure
+	if keep {
+		by = bySink
+	}
+	w.paused.failed(w.config, d, target, reason, by)
 }
 
 // Refused implements deliver.Route.

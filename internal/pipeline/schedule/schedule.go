@@ -86,7 +86,8 @@ func (l *Leader) awaken() {
 // View is the state of a route at a time at which its queue was woken.
 type View struct {
 	Now     time.Time
-	Stopped bool      // no batch is taken until the route changes
+	Stopped bool      // no batch is taken until the route changes, or until Resume
+	Resume  time.Time // zero: no time
 	Ready   int       // the number of deltas that can be taken
 	NextDue time.Time // when the next delayed lane can be taken; zero: there is none
 	// closed when a gated lane can be taken; nil: there is none
@@ -121,7 +122,7 @@ type Plan struct {
 // Plan returns the next action for a state of the route.
 func (l *Leader) Plan(v *View) Plan {
 	if v.Stopped {
-		return Plan{}
+		return Plan{due: v.Resume}
 	}
 	if v.Ready == 0 {
 		return Plan{want: 1, due: v.NextDue, Again: v.Gate}

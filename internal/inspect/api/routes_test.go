@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -57,4 +58,41 @@ func TestResync(t *testing.T) {
 	there := <-begun
 	cancel()
 	<-there.Done()
+}
+
+// pauser is both methods of an [api.Pauser].
+type pauser func(route string, until time.Time) error
+
+func (p pauser) Pause(route string, until time.Time) error { return p(route, until) }
+func (p pauser) Resume(route string) error                 { return p(route, time.Time{}) }
+
+// TestPause shows that the request passes through the API, and which times are refused.
+func TestPause(t *testing.T) {
+	var until time.Time
+	s := api.NewControl(api.ControlConfig{
+		Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+		Pauser: pauser(func(route string, end time.Time) error {
+			if until = end; route != "a/b" {
+				return errors.New("no such route")
+			}
+			return nil
+		}),
+	})
+	must.Succeed(t, s.Start(t.Context()))
+	defer func() { must.Report(t, s.Close(context.WithoutCancel(t.Context()))) }()
+	c := api.NewClient(s.Addr())
+	if done, err := c.Pause(t.Context(), "a/b", 0); err != nil || done.Until != nil || !until.IsZero() {
+		t.Errorf("%+v until %s, %v", done, until, err)
+	}
+	if done, err := c.Pause(t.Context(), "a/b", 2*time.Hour); err != nil || !done.Until.Equal(until) || time.Until(until).Round(time.Hour) != 2*time.Hour {
+		t.Errorf("%+v until %s, %v", done, until, err)
+	}
+	for _, length := range []time.Duration{time.Millisecond, 10000 * time.Hour} {
+		_, err := c.Pause(t.Context(), "a/b", length)
+		must.Fail(t, err, "is no time from 1s to 8784h")
+	}
+	_, err := c.Pause(t.Context(), "x", time.Hour)
+	must.Fail(t, err, "no such route")
+	must.Succeed(t, c.Resume(t.Context(), "a/b"))
+	must.Fail(t, c.Resume(t.Context(), "x"), "no such route")
 }
