@@ -124,6 +124,7 @@ func (f *Findings) connect(ctx context.Context, path string, client *informer.Cl
 	if valid { // kinds cannot interpret an invalid configuration
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Handlers, components.Handlers)...)
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Sinks, components.Sinks)...)
+		f.Warnings = append(f.Warnings, tooSmall(ctx, p.Config, components.Sinks)...)
 		f.Warnings = append(f.Warnings, probeTraces(ctx, p.Config.Traces)...)
 		f.probeFleet(ctx, p.Config)
 	}

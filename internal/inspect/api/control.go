@@ -38,9 +38,9 @@ type ControlConfig struct {
 	// Resync repeats objects to routes. Called from any goroutine.
 	Resync func(ctx context.Context, ask Resync) (Resynced, error)
 	Pauser Pauser // nil: the process cannot pause routes
-	Cache  Cache // the cached objects
-	Tap    Tap   // the live view of deltas. Called from any goroutine
-	Watch  Watch // the cached objects and their changes. Called from any goroutine
+	Cache  Cache  // the cached objects
+	Tap    Tap    // the live view of deltas. Called from any goroutine
+	Watch  Watch  // the cached objects and their changes. Called from any goroutine
 	// Active returns the objects for which the condition of a route holds, and whether more follow.
 	// Its errors are *[QueryError]s, or those of package access. Called from any goroutine.
 	Active func(ctx context.Context, q ActiveQuery) (items []Active, more bool, err error)

@@ -1,6 +1,7 @@
 package kafka_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 
+	pluginconfig "github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/kafka"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -109,4 +111,24 @@ func TestTLS(t *testing.T) {
 		t.Errorf("the probe says %v", err)
 	}
 	consume(t, c, 2, kgo.DialTLSConfig(a.Client()))
+}
+
+// TestMaxEvent: the largest event is the smaller one of the sink's and the topic's.
+func TestMaxEvent(t *testing.T) {
+	c := fake(t)
+	kind := kafka.Kind().(interface {
+		MaxEvent(ctx context.Context, node pluginconfig.Node) (int64, string, error)
+	})
+	most := func(more string) int64 {
+		t.Helper()
+		most, _, err := kind.MaxEvent(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more)))
+		must.Succeed(t, err)
+		return most
+	}
+	if got := most(""); got != 1000000 {
+		t.Errorf("the default of the sink: %d", got)
+	}
+	if got := most(", maxBytes: 4Mi"); got >= 4<<20 || got < 1000000 {
+		t.Errorf("the default of the topic: %d", got)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -114,6 +115,45 @@ func (kind) Probe(ctx context.Context, node config.Node) error {
 	}
 	return nil
 }
+
+// MaxEvent returns the largest event that the sink and the topic take, and the settings to raise. A
+// topic whose configuration the user may not describe counts as unlimited.
+func (kind) MaxEvent(ctx context.Context, node config.Node) (bytes int64, settings string, err error) {
+	var c sinkConfig
+	if err := node.Decode(&c).Err(); err != nil {
+		return 0, "", err
+	}
+	client, err := connect(&c, &witness{}, kgo.RequestRetries(len(c.Brokers)))
+	if err != nil {
+		return 0, "", err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	topic := kmsg.NewDescribeConfigsRequestResource()
+	topic.ResourceType, topic.ResourceName, topic.ConfigNames = kmsg.ConfigResourceTypeTopic, c.Topic, []string{maxMessage}
+	request := kmsg.NewPtrDescribeConfigsRequest()
+	request.Resources = append(request.Resources, topic)
+	answer, err := request.RequestWith(ctx, client)
+	if err != nil {
+		return 0, "", err
+	}
+	bytes = int64(c.MaxBytes)
+	for _, r := range answer.Resources {
+		for _, found := range r.Configs {
+			if found.Name != maxMessage || found.Value == nil {
+				continue
+			}
+			if most, err := strconv.ParseInt(*found.Value, 10, 64); err == nil {
+				bytes = min(bytes, most)
+			}
+		}
+	}
+	return bytes, "maxBytes of the sink and " + maxMessage + " of the topic", nil
+}
+
+// maxMessage is the configuration of a topic that bounds its messages.
+const maxMessage = "max.message.bytes"
 
 // witness keeps the last error that the client only logs because it retries: the reason of a
 // missing connection or leader.

@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
+	pluginconfig "github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -205,5 +207,27 @@ func TestTLS(t *testing.T) {
 	sinktest.Write(t, mended, a.PEM+"\n")
 	if errs := sink.Write(t.Context(), all); errs != nil || len(kept(t, st)) != 2 {
 		t.Errorf("got %v", errs)
+	}
+}
+
+// TestMaxEvent: the largest event is that of the server, or of the stream if it takes less.
+func TestMaxEvent(t *testing.T) {
+	s := serve(t, func(o *server.Options) { o.MaxPayload = 2 << 20 })
+	stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgSize: 1000})
+	for _, test := range []struct {
+		config, setting string
+		most            int64
+	}{
+		{"{servers: %q}", "max_payload of the server", 2 << 20},
+		{"{servers: %q, stream: {name: k8s}}", "the maximum message size of the stream", 1000},
+		{"{servers: %q, stream: {name: other, create: true}}", "max_payload of the server", 2 << 20},
+	} {
+		kind := nats.Kind().(interface {
+			MaxEvent(ctx context.Context, node pluginconfig.Node) (int64, string, error)
+		})
+		most, setting, err := kind.MaxEvent(t.Context(), plugintest.Node(t, fmt.Sprintf(test.config, s.ClientURL())))
+		if must.Succeed(t, err); most != test.most || setting != test.setting {
+			t.Errorf("%s: %d, %s", test.config, most, setting)
+		}
 	}
 }

@@ -281,3 +281,27 @@ func (kind) Probe(ctx context.Context, node config.Node) error {
 	}
 	return errors.Join(err, link.close(ctx))
 }
+
+// MaxEvent returns the largest event that the server and the stream take, and the setting to raise.
+func (kind) MaxEvent(ctx context.Context, node config.Node) (bytes int64, setting string, err error) {
+	var c sinkConfig
+	if err := node.Decode(&c).Err(); err != nil {
+		return 0, "", err
+	}
+	link, err := dial(ctx, &c, func(error) {})
+	if err != nil {
+		return 0, "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	bytes, setting = link.conn.MaxPayload(), "max_payload of the server"
+	if c.Stream.Name != "" {
+		// a stream that is yet to be created has no maximum
+		if stream, err := link.js.Stream(ctx, c.Stream.Name); err == nil {
+			if most := int64(stream.CachedInfo().Config.MaxMsgSize); most > 0 && most < bytes {
+				bytes, setting = most, "the maximum message size of the stream"
+			}
+		}
+	}
+	return bytes, setting, link.close(ctx)
+}
