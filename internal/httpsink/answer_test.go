@@ -58,3 +58,26 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+// TestRedirected: the hint has the host of the target, and neither its path nor its query.
+func TestRedirected(t *testing.T) {
+	const hint = "redirects are not followed; if this is a login page, authenticate at the proxy before the receiver, else configure the target"
+	from, err := http.NewRequest(http.MethodPost, "https://hooks.example.com/in", nil)
+	must.Succeed(t, err)
+	for _, c := range []struct {
+		status         int
+		location, want string
+	}{
+		{302, "https://login.example.com:8443/?token=s3cret", ", to https://login.example.com:8443: " + hint},
+		{307, "/elsewhere", ", to https://hooks.example.com: " + hint},
+		{301, "", ": " + hint},
+		{301, "https://a b/", ": " + hint},
+		{301, "https://" + strings.Repeat("a", 1000), ": " + hint},
+		{401, "https://login.example.com", ""},
+	} {
+		resp := &http.Response{StatusCode: c.status, Header: http.Header{"Location": {c.location}}, Request: from}
+		if got := Redirected(resp); got != c.want {
+			t.Errorf("%d %s: %s, want %s", c.status, c.location, got, c.want)
+		}
+	}
+}

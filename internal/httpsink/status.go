@@ -3,6 +3,7 @@ package httpsink
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -67,3 +68,20 @@ func Answered(status int) string {
 	}
 	return text
 }
+
+// Redirected returns the hint about a redirect, which no client of the router follows, because it
+// would send the credentials there. It names the scheme and the host of the target, and nothing
+// else of the response. Empty: it is no redirect.
+func Redirected(resp *http.Response) string {
+	if resp.StatusCode < 300 || resp.StatusCode >= 400 {
+		return ""
+	}
+	const hint = "redirects are not followed; if this is a login page, authenticate at the proxy before the receiver, else configure the target"
+	to, err := resp.Location()
+	if err != nil || len(to.Host) > 253 || !isHost.MatchString(to.Host) {
+		return ": " + hint
+	}
+	return fmt.Sprintf(", to %s://%s: %s", to.Scheme, to.Host, hint)
+}
+
+var isHost = regexp.MustCompile(`^[-.:\[\]0-9A-Za-z_]+$`)

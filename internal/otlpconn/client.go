@@ -270,7 +270,7 @@ func (h *httpClient) Send(ctx context.Context, request, response proto.Message, 
 // authentication is not an error of the request.
 func (h *httpClient) judge(resp *http.Response) error {
 	code := resp.StatusCode
-	said := plugins.Categorize(errors.New(httpsink.Answered(code)), httpsink.Answered(code))
+	said := plugins.Categorize(errors.New(httpsink.Answered(code)+httpsink.Redirected(resp)), httpsink.Answered(code))
 	switch {
 	case h.codes.IsUnavailable(code, isRetryable(code)):
 		return plugins.RetryLater(said, httpsink.RetryAfter(resp.Header, time.Now()))

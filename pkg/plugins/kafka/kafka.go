@@ -81,6 +81,9 @@ func (s *sink) alone(ctx context.Context, events []event.Event, i int, errs []er
 	defer leave()
 	if s.send(ctx, events, []int{i}, errs); isRefused(errs[i]) {
 		err := fmt.Errorf("event %s of %d bytes: %w", events[i].ID, len(events[i].Data), errs[i])
+		if answer, ok := errors.AsType[*kerr.Error](err); ok {
+			err = plugins.Categorize(err, "answered "+answer.Message)
+		}
 		if errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) {
 			err = fmt.Errorf("%w: %s", err, lessData)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/kafka"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/test/sinktest"
@@ -244,6 +245,9 @@ func TestRefusals(t *testing.T) {
 			v := sinktest.Verdicts(3, errs)
 			if rejected && v != "drd" || !rejected && (v[1] != 'u' || strings.Contains(v, "r")) || !strings.Contains(errs[1].Error(), of.Message) {
 				t.Fatalf("got %s: %v", v, errs)
+			}
+			if category := plugins.Category(errs[1]); rejected && category != "answered "+of.Message {
+				t.Errorf("category %q", category)
 			}
 			refusal.Remove()
 			for i := range all {

@@ -166,15 +166,12 @@ func (s *sink) unavailable(ctx, within context.Context, u *url.URL, err error) e
 type statusError struct {
 	sink, host string
 	status     int
+	redirected string // see [httpsink.Redirected]
 }
 
 // Error returns the sink, the host and the status.
 func (e *statusError) Error() string {
-	text := fmt.Sprintf("webhook %q: %s %s", e.sink, e.host, httpsink.Answered(e.status))
-	if e.status >= 300 && e.status < 400 {
-		text += ": redirects are not followed, configure where it leads"
-	}
-	return text
+	return fmt.Sprintf("webhook %q: %s %s%s", e.sink, e.host, httpsink.Answered(e.status), e.redirected)
 }
 
 // judge converts a status to an error.
@@ -183,7 +180,7 @@ func (s *sink) judge(u *url.URL, resp *http.Response) error {
 	if status >= 200 && status < 300 {
 		return nil
 	}
-	err := plugins.Categorize(&statusError{s.name, u.Scheme + "://" + u.Host, status}, httpsink.Answered(status))
+	err := plugins.Categorize(&statusError{s.name, u.Scheme + "://" + u.Host, status, httpsink.Redirected(resp)}, httpsink.Answered(status))
 	if s.codes.IsUnavailable(status, httpsink.IsTemporary(status) || status >= 500) {
 		return plugins.RetryLater(err, httpsink.RetryAfter(resp.Header, time.Now()))
 	}
