@@ -19,7 +19,13 @@ func otherNames() map[string]string {
 	}
 }
 
-// syntaxMessage removes the internals of the parser from its message about an unexpected token.
+var (
+	unexpected  = regexp.MustCompile(`(?s)^(?:extraneous input|mismatched input|no viable alternative at input) ('.*')$`)
+	besideValue = regexp.MustCompile("^(?:extraneous|mismatched) input '[\\w\"'`]")
+	missing     = regexp.MustCompile(`(?s)^missing (.*) at ('.*')$`)
+)
+
+// syntaxMessage replaces the terms of the parser in its message about an unexpected token.
 func syntaxMessage(m string) string {
 	m, _, _ = strings.Cut(m, " expecting ")
 	switch {
@@ -33,8 +39,12 @@ func syntaxMessage(m string) string {
 		return "a quote that opens here is not closed"
 	case strings.HasPrefix(m, "token recognition error at: '"):
 		return "unexpected " + strings.TrimPrefix(m, "token recognition error at: ")
+	case besideValue.MatchString(m):
+		return unexpected.ReplaceAllString(m, "unexpected $1") + "; put text in quotes, and join values with an operator such as + or &&"
+	case unexpected.MatchString(m):
+		return unexpected.ReplaceAllString(m, "unexpected $1")
 	}
-	return m
+	return missing.ReplaceAllString(m, "$1 is missing before $2")
 }
 
 // noOverloadFor writes the message without the internal names of operators.

@@ -27,8 +27,12 @@ func slips() []slip {
 		{regexp.MustCompile(`\bis +(not +)?(null|None|nil)\b`), "there is no `is`; check with has() whether a field exists"},
 		{regexp.MustCompile(`[\w)\]"'] +(and|or) +[\w("'!]`), "join conditions with && and ||"},
 		{regexp.MustCompile(`(^|[(&|\s])not +[\w(]`), "there is no `not`; write ! before the condition"},
+		{regexp.MustCompile(`\{\{|\$\{|\\\(`), noTemplates},
 	}
 }
+
+// noTemplates is the remedy for a text with placeholders in place of an expression.
+const noTemplates = `an expression is CEL, which has no templates; put texts in quotes and join them with +, as in {"text": "pod " + object.metadata.name}`
 
 // slipIn finds the first slip in a text with a syntax error.
 func slipIn(text string) (celerr.Issue, bool) {
