@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/deltarouter/deltarouter/internal/config/resources"
 	"github.com/deltarouter/deltarouter/internal/config/tags"
 	"github.com/deltarouter/deltarouter/internal/similar"
 )
@@ -368,26 +369,29 @@ func (s *Source) checkExcludeFields(n Node) (problems Problems) {
 
 // ParseResource splits [group/]version/resource. The error has the cause and the remedy.
 func ParseResource(s string) (group, version, resource string, err error) {
-	form := errors.New("must be [group/]version/resource, as in v1/pods or apps/v1/deployments")
+	wrong := func(text string) (string, string, string, error) {
+		return "", "", "", errors.New(text + resources.Propose(s))
+	}
+	const form = "must be [group/]version/resource, as in v1/pods or apps/v1/deployments"
 	parts := strings.Split(s, "/")
 	last := parts[len(parts)-1]
 	switch {
 	case len(parts) < 2 || len(parts) > 3:
-		return "", "", "", form
+		return wrong(form)
 	case len(parts) == 3 && parts[0] == "v1":
 		return "", "", "", errors.New("a subresource cannot be watched: write " + parts[0] + "/" + parts[1])
 	case last != strings.ToLower(last):
-		return "", "", "", errors.New("a resource is in lower case and in the plural, as in v1/pods: see `kubectl api-resources`")
+		return wrong("a resource is in lower case and in the plural, as in v1/pods")
 	case len(parts) == 2 && parts[0] != "v1":
-		return "", "", "", errors.New("without a group the version is v1: write the group too, as in apps/v1/deployments")
+		return wrong("without a group the version is v1: write the group too, as in apps/v1/deployments")
 	case len(parts) == 3 && !dnsDomain.MatchString(parts[0]):
-		return "", "", "", form
+		return wrong(form)
 	case len(parts) == 3:
 		group = parts[0]
 	}
 	version = parts[len(parts)-2]
 	if !dnsLabel.MatchString(version) || !dnsLabel.MatchString(last) {
-		return "", "", "", form
+		return wrong(form)
 	}
 	return group, version, last, nil
 }

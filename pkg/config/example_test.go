@@ -21,7 +21,7 @@ routes:
 `), config.Policy{})
 	fmt.Println(problems)
 	// Output:
-	// config.yaml:3:20: sources.pods.resource: must be [group/]version/resource, as in v1/pods or apps/v1/deployments
+	// config.yaml:3:20: sources.pods.resource: must be [group/]version/resource, as in v1/pods or apps/v1/deployments; did you mean "v1/pods"?
 	// config.yaml:8:5: routes[0].form: unknown key; did you mean "from"?
 	// config.yaml:9:10: routes[0].to[0]: there is no sink "outt"; did you mean "out"?
 }
