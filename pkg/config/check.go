@@ -319,7 +319,7 @@ func (s *Source) Validate(n Node) Problems {
 	problems = append(problems, s.checkNamespaceSelector(n.At("namespaceSelector"))...)
 	for i, item := range n.At("namespaces").Items() {
 		if i < len(s.Namespaces) && len(validation.IsDNS1123Label(s.Namespaces[i])) > 0 {
-			problems = append(problems, item.Problemf("%q is not a valid namespace: write one, or remove namespaces to watch all", s.Namespaces[i]))
+			problems = append(problems, item.Problemf("%q is not a valid namespace: %s", s.Namespaces[i], remedyForNamespace(s.Namespaces[i])))
 		}
 	}
 	problems = append(problems, checkOnce(n.At("namespaces"), s.Namespaces)...)
@@ -330,6 +330,18 @@ func (s *Source) Validate(n Node) Problems {
 		}
 	}
 	return append(problems, checkNames(n.At("indexes"), []string{"name", "namespace", "owner"})...)
+}
+
+// remedyForNamespace returns the remedy for a text that is not the name of a namespace.
+func remedyForNamespace(text string) string {
+	switch name, not := strings.CutPrefix(text, "!"); {
+	case not:
+		return fmt.Sprintf("a source has no exceptions by name; write namespaceSelector: kubernetes.io/metadata.name!=%s in place of namespaces, "+
+			"which needs the right to watch namespaces", name)
+	case strings.ContainsAny(text, "*?["):
+		return "a source has no patterns; list the names, or write a namespaceSelector with labels of the namespaces; without namespaces it watches all"
+	}
+	return "write one, or remove namespaces to watch all"
 }
 
 // checkNamespaceSelector rejects an invalid selector, and one beside namespaces.

@@ -91,7 +91,7 @@ func (d *decoder) structure(n Node, v reflect.Value) {
 		case child.yaml != nil:
 			d.present(child, fv, f)
 		case f.Required && n.yaml != nil && !slices.Contains(guessed, f.Key):
-			d.problemf(n, "%s is missing", f.Key)
+			d.problemf(n, "%s is missing%s", f.Key, writeOnly(f))
 		case f.Default != "":
 			d.byDefault(child, fv, f)
 		case fv.Kind() == reflect.Struct && !IsScalar(fv.Type()):
@@ -101,6 +101,14 @@ func (d *decoder) structure(n Node, v reflect.Value) {
 	if validator, ok := v.Addr().Interface().(Validator); ok && n.yaml != nil {
 		d.problems = append(d.problems, validator.Validate(n)...)
 	}
+}
+
+// writeOnly completes the message about a missing key that has one possible value.
+func writeOnly(f tags.Field) string {
+	if f.Min == "" || f.Min != f.Max {
+		return ""
+	}
+	return fmt.Sprintf(": write %s: %s", f.Key, f.Min)
 }
 
 // present decodes a field that exists. If the decoding fails, the field gets its default, so that a
@@ -277,6 +285,12 @@ func (d *decoder) scalar(n Node, v reflect.Value, f tags.Field) {
 	}
 	if v.Kind() == reflect.String {
 		d.checkString(n, v, f)
+		return
+	}
+	if only := scalar.Bound(v.Type(), f.Min); only.IsValid() && f.Min == f.Max {
+		if !v.Equal(only) {
+			d.problemf(n, "must be %s, not %s: this router knows no other", f.Min, n.yaml.Value)
+		}
 		return
 	}
 	if low := scalar.Bound(v.Type(), f.Min); low.IsValid() && scalar.Less(v, low) {
