@@ -29,7 +29,7 @@
 // Field types are strings, booleans, integers, floats, time.Duration, [Size], [Count], [Secret],
 // [Expr], [Node] (kept undecoded), structs, and pointers, slices and maps with string keys of
 // those. ${VAR} and ${VAR:-default} are expanded in every scalar except an [Expr] ($${ is a literal
-// ${). A key without a value is a mistake, unless a struct or map is expected.
+// ${). A key without a value is a mistake, unless a Node is expected.
 //
 // Only this package and internal/config/yamlfile use the YAML library.
 package config

@@ -76,7 +76,11 @@ func (d *decoder) value(n Node, v reflect.Value, f tags.Field) {
 
 // structure decodes a mapping whose keys are fields. If n is absent, it sets the defaults.
 func (d *decoder) structure(n Node, v reflect.Value) {
-	if !n.IsZero() && n.yaml.Kind != yaml.MappingNode {
+	if n.isNull() {
+		d.problemf(n, "has no value: write its keys or {}, or remove it")
+		n.yaml = nil
+	}
+	if n.yaml != nil && n.yaml.Kind != yaml.MappingNode {
 		d.problemf(n, "must be a mapping, not %s", n.describe())
 		return
 	}
@@ -164,7 +168,14 @@ func (d *decoder) byDefault(n Node, v reflect.Value, f tags.Field) {
 }
 
 func (d *decoder) mapping(n Node, v reflect.Value, f tags.Field) {
-	if !n.IsZero() && n.yaml.Kind != yaml.MappingNode {
+	switch {
+	case n.isNull() && f.Required:
+		d.problemf(n, "has no value: write a mapping of names to values")
+		return
+	case n.isNull():
+		d.problemf(n, "has no value: write a mapping of names to values, or remove it")
+		return
+	case n.yaml != nil && n.yaml.Kind != yaml.MappingNode:
 		d.problemf(n, "must be a mapping of names to values, not %s", n.describe())
 		return
 	}

@@ -41,6 +41,9 @@ func (n Node) IsZero() bool {
 	return n.yaml == nil || n.yaml.Kind == yaml.ScalarNode && n.yaml.Tag == "!!null"
 }
 
+// isNull reports whether the node is present without a value.
+func (n Node) isNull() bool { return n.yaml != nil && n.IsZero() }
+
 // At returns the value of a key. If n has no such key, the result is null. It has the path of the
 // key and the position of n, for a problem about a missing key.
 func (n Node) At(key string) Node {
