@@ -89,10 +89,14 @@ func NewControl(cfg ControlConfig) *Server {
 	if cfg.Access != nil {
 		most = maxProbes // clients without rights must not keep the others out
 	}
-	s := newServer("api", cfg.Addr, most, c.guarded(c.identified(audited(c.mux(), cfg.Log))), cfg.Log)
+	s := newServer("api", cfg.Addr, most, c.handler(), cfg.Log)
 	s.tls = cfg.TLS
 	s.http.RegisterOnShutdown(sync.OnceFunc(func() { close(c.closing) }))
 	return s
+}
+
+func (c *control) handler() http.Handler {
+	return c.guarded(c.identified(audited(received(c.mux()), c.Log)))
 }
 
 // concluded serves the result of a function as JSON.
@@ -282,11 +286,7 @@ func (c *control) selection(r *http.Request, body any, which *Selection) error {
 		return refuse(http.StatusConflict, ErrNoLetters)
 	}
 	err := decode(r, body)
-	_, tooLong := errors.AsType[*http.MaxBytesError](err)
-	switch {
-	case tooLong:
-		return refuse(http.StatusRequestEntityTooLarge, fmt.Errorf("the body is longer than %d bytes: name the letters in several requests", maxBody))
-	case err == nil && (len(which.IDs) == 0) == (which.Route == ""):
+	if err == nil && (len(which.IDs) == 0) == (which.Route == "") {
 		return refuse(http.StatusBadRequest, errors.New("name either ids or a route"))
 	}
 	return err
@@ -299,6 +299,7 @@ func decode(r *http.Request, body any) error {
 	if err := decoder.Decode(body); err != nil {
 		return refuse(http.StatusBadRequest, fmt.Errorf("the body: %w", err))
 	}
+	understood(r.Context(), body)
 	return nil
 }
 
