@@ -28,13 +28,19 @@ func Said(body []byte, whole bool, secrets []string) string {
 	if len(body) > MaxAnswer {
 		body, whole = body[:MaxAnswer], false
 	}
-	for _, s := range secrets {
-		body = bytes.ReplaceAll(body, []byte(s), []byte(redacted))
-	}
+	body = Redact(body, secrets)
 	if !whole {
 		body = withoutPart(body, secrets)
 	}
 	return printable.Clean(bytes.TrimSpace(body), maxSaid)
+}
+
+// Redact returns a text without the secrets (see [Secrets]), which it replaces by [redacted].
+func Redact(text []byte, secrets []string) []byte {
+	for _, s := range secrets {
+		text = bytes.ReplaceAll(text, []byte(s), []byte(redacted))
+	}
+	return text
 }
 
 // withoutPart removes a prefix of a secret from the end of body.

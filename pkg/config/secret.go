@@ -86,6 +86,10 @@ func (c *Config) MissingSecrets() (warnings Problems) {
 // IsZero reports whether the configuration has no value.
 func (s Secret) IsZero() bool { return s.from == nil }
 
+// Outside reports whether the value is in a file or an environment variable, and not in the
+// configuration.
+func (s Secret) Outside() bool { return s.from != nil && (s.from.file != "" || s.from.env != "") }
+
 // Equal reports whether two secrets are configured in the same way. It reads no file.
 func (s Secret) Equal(other Secret) bool {
 	if s.from == nil || other.from == nil {

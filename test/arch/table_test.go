@@ -135,7 +135,7 @@ var allowed = map[string][]string{
 		"internal/callrecord", "internal/printable", "internal/fileerr", "internal/lines", "pkg/plugins", "pkg/event", "internal/meter", "pkg/plugins/internal/guest/abi", "pkg/plugins/internal/guest/host",
 		"pkg/plugins/internal/guest/limits",
 	},
-	"pkg/plugins/internal/guest/fetch": {"internal/addresses", "pkg/plugins", "pkg/config", "internal/rawjson", "internal/timer", "pkg/plugins/internal/guest/abi"},
+	"pkg/plugins/internal/guest/fetch": {"internal/addresses", "internal/httpsink", "pkg/plugins", "pkg/config", "internal/rawjson", "internal/timer", "pkg/plugins/internal/guest/abi"},
 	"pkg/plugins/internal/guest/host": {
 		"internal/callrecord", "pkg/plugins", "pkg/event", "pkg/config", "internal/kv", "internal/rawjson", "internal/timer", "internal/lines", "internal/printable", "internal/meter",
 		"pkg/plugins/internal/guest/abi", "pkg/plugins/internal/guest/fetch", "pkg/plugins/internal/guest/files", "pkg/plugins/internal/guest/limits",

@@ -2,6 +2,7 @@ package wasm_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -111,8 +112,10 @@ func TestHTTP(t *testing.T) {
 	// Guarantee: guest-http
 	token := filepath.Join(t.TempDir(), "token")
 	must.Succeed(t, os.WriteFile(token, []byte("Bearer secret\n"), 0o600))
+	var sent atomic.Value
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		sent.Store(r.Header.Get("Authorization"))
 		w.Header().Add("X-A", "1")
 		w.Header().Add("X-A", "2")
 		w.WriteHeader(http.StatusTeapot)
@@ -120,7 +123,7 @@ func TestHTTP(t *testing.T) {
 	})
 	request := post(t, map[string]any{"method": "PUT", "url": s.URL + "/p?q=1#f", "headers": map[string]string{"accept": "text/plain"}, "body": "hällo"})
 	a := ask(t, s.allow(fmt.Sprintf(", headers: {authorization: {file: %q}}", token)), request)
-	if want := "PUT " + s.address() + " /p?q=1|text/plain|Bearer secret|deltarouter|hällo"; a.Body != want || a.Status != 418 || a.BodyBase64 != "" || a.Error != "" {
+	if want := "PUT " + s.address() + " /p?q=1|text/plain|[redacted]|deltarouter|hällo"; sent.Load() != "Bearer secret" || a.Body != want || a.Status != 418 || a.BodyBase64 != "" || a.Error != "" {
 		t.Errorf("got %+v, want %s", a, want)
 	}
 	if a.Headers["x-a"] != "1, 2" {
@@ -128,6 +131,25 @@ func TestHTTP(t *testing.T) {
 	}
 	if s.requests.Load() != 1 {
 		t.Errorf("%d requests", s.requests.Load())
+	}
+}
+
+// TestHTTPEcho shows that a guest does not see a secret header in a response that repeats it.
+func TestHTTPEcho(t *testing.T) {
+	// Guarantee: guest-http
+	token := filepath.Join(t.TempDir(), "token")
+	must.Succeed(t, os.WriteFile(token, []byte("Bearer c2VjcmV0IQ/==\n"), 0o600))
+	t.Setenv("SHOP", "shop")
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Echo", r.Header.Get("Authorization"))
+		quoted, _ := json.Marshal(r.Header.Get("X-Api-Key"))
+		fmt.Fprint(w, r.Header.Get("Authorization"), " c2VjcmV0IQ%2F%3D%3D ", string(quoted), " ", r.Header.Get("Accept"), " ", r.Header.Get("X-Shop"), "\xff"+r.URL.RawQuery)
+	})
+	headers := fmt.Sprintf(`, headers: {authorization: {file: %q}, x-api-key: 'my "long" key', accept: application/json, x-shop: {env: SHOP}}`, token)
+	a := ask(t, s.allow(headers), post(t, map[string]any{"url": s.URL + "/?c2VjcmV0IQ/=="}))
+	body, err := base64.StdEncoding.DecodeString(a.BodyBase64)
+	if want := "[redacted] [redacted] \"[redacted]\" application/json shop\xff[redacted]"; string(body) != want || err != nil || a.Headers["x-echo"] != "[redacted]" {
+		t.Errorf("got %q, %v\nwant %q", body, a.Headers, want)
 	}
 }
 

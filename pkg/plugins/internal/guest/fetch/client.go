@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
 
+	"github.com/deltarouter/deltarouter/internal/httpsink"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
@@ -181,9 +183,11 @@ func (h *Target) send(request *http.Request) ([]byte, int32, error) {
 	if len(body) > maxBody {
 		return nil, abi.StatusQuota, nil
 	}
+	secrets := h.secretsOf(request)
+	body = httpsink.Redact(body, secrets)
 	shown := answer{Status: response.StatusCode, Headers: make(map[string]string, len(response.Header))}
 	for name, values := range response.Header {
-		shown.Headers[strings.ToLower(name)] = strings.Join(values, ", ")
+		shown.Headers[strings.ToLower(name)] = string(httpsink.Redact([]byte(strings.Join(values, ", ")), secrets))
 	}
 	if utf8.Valid(body) {
 		shown.Body = string(body)
@@ -192,6 +196,29 @@ func (h *Target) send(request *http.Request) ([]byte, int32, error) {
 	}
 	answer, err := json.Marshal(shown)
 	return answer, abi.StatusOK, err
+}
+
+// shortSecret is the length below which a text is not removed from responses, because it occurs in
+// any text, in bytes.
+const shortSecret = 8
+
+// secretsOf returns the texts of a request that no guest may see. A server may repeat them, and
+// what a guest sees can get into errors, dead letters, its store and events.
+func (h *Target) secretsOf(request *http.Request) []string {
+	var values []string
+	for name, secret := range h.Headers {
+		if !h.offline && (secret.Outside() || confidential(name)) {
+			values = append(values, request.Header.Get(name))
+		}
+	}
+	return slices.DeleteFunc(httpsink.Secrets(nil, values), func(text string) bool { return len(text) < shortSecret })
+}
+
+// confidential reports whether a header has credentials by its name. Others may have any value in
+// the configuration, such as a media type, which responses have for other reasons.
+func confidential(header string) bool {
+	header = strings.ToLower(header)
+	return slices.ContainsFunc([]string{"auth", "cookie", "key", "token", "secret", "password"}, func(word string) bool { return strings.Contains(header, word) })
 }
 
 // failed returns the answer for a request without a response. It contains only the kind of failure,

@@ -17,7 +17,7 @@ type Grant struct {
 	Scheme  string                   `yaml:"scheme" default:"https" enum:"https http" doc:"https, or http without encryption."`
 	Methods []string                 `yaml:"methods" doc:"Granted methods. Empty: GET, HEAD, POST, PUT, PATCH, DELETE and OPTIONS."`
 	Paths   []string                 `yaml:"paths" doc:"Granted paths: exact, or with all paths below if it ends in /*. Empty: all."`
-	Headers map[string]config.Secret `yaml:"headers" doc:"Headers that the router adds. They are hidden from the module."`
+	Headers map[string]config.Secret `yaml:"headers" doc:"Headers that the router adds. They are hidden from the module, also where a response repeats a value from a file or variable, or of a header for credentials."`
 	Rate    int                      `yaml:"rate" default:"10" min:"1" max:"100000" doc:"Maximum number of requests of the handler per second. Further requests wait, within limits.timeout."`
 	Private bool                     `yaml:"private" doc:"Grants addresses of private networks and of this machine."`
 }
