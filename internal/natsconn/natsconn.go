@@ -60,16 +60,24 @@ func (s Settings) badServer(text string) string {
 	return ""
 }
 
-// Warn reports credentials that would be sent without encryption. n is the list of servers. A
-// server with nats:// may require TLS, which the configuration does not show. The seed of an NKey,
-// also one in creds, never leaves the router.
+// Warn reports credentials that are used without encryption. n is the list of servers. A server
+// with nats:// may require TLS, which the configuration does not show. The seed of an NKey, also one
+// in creds, never leaves the router; but who is on the network path passes the signed nonce on, and
+// has the connection.
 func (s Settings) Warn(n config.Node) (problems config.Problems) {
-	if !s.TLS.IsZero() || s.Credentials.Token.IsZero() && s.Credentials.Password.IsZero() {
+	what, remedy := "the token or password goes", "write tls://"
+	switch c := s.Credentials; {
+	case !s.TLS.IsZero():
+		return nil
+	case !c.NKey.IsZero(), !c.Creds.IsZero():
+		what = "the connection that nkey or creds open goes"
+		remedy += ", or others can take the connection over: these credentials protect their seed only"
+	case c.Token.IsZero() && c.Password.IsZero():
 		return nil
 	}
 	for i, server := range n.Items() {
 		if u, err := url.Parse(s.Servers[i]); err == nil && u.Scheme == "nats" {
-			problems = append(problems, plugins.Plaintext(server, "the token or password goes", u.Hostname(), "write tls://, or use nkey or creds")...)
+			problems = append(problems, plugins.Plaintext(server, what, u.Hostname(), remedy)...)
 		}
 	}
 	return problems
