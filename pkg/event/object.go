@@ -72,7 +72,10 @@ const (
 )
 
 // identity has the values of the fields of an identity.
-type identity [identityFields]string
+type identity struct {
+	fields [identityFields]string
+	recall func(identity, now rawjson.Value) string // see AsBare
+}
 
 // ErrNoIdentity is the error of JSON that is not an object of a Kubernetes API.
 var ErrNoIdentity = errors.New("not a Kubernetes object: metadata.name is missing or not a string")
@@ -106,7 +109,7 @@ func ParseObject(resource *Resource, text string) (*Object, error) {
 
 // Identity returns an Object with an identity only. It has no resourceVersion.
 func Identity(resource *Resource, key Key, uid string) *Object {
-	o := &Object{resource: resource, apart: &identity{nameField: key.Name, namespaceField: key.Namespace, uidField: uid}}
+	o := &Object{resource: resource, apart: &identity{fields: [identityFields]string{nameField: key.Name, namespaceField: key.Namespace, uidField: uid}}}
 	o.json = fmt.Sprintf(`{"metadata":{"name":%s,"namespace":%s,"uid":%s}}`, rawjson.Quote(key.Name), rawjson.Quote(key.Namespace), rawjson.Quote(uid))
 	return o
 }
@@ -150,16 +153,20 @@ func (o *Object) set(field int, value string) {
 			o.at[field], o.size[field] = uint32(at), uint16(len(value)) //nolint:gosec // checked
 			return
 		}
-		apart := identity{o.field(nameField), o.field(namespaceField), o.field(uidField), o.field(versionField)}
-		o.apart = &apart
+		o.setApart()
 	}
-	o.apart[field] = value
+	o.apart.fields[field] = value
+}
+
+// setApart makes the identity one that does not stand in json.
+func (o *Object) setApart() {
+	o.apart = &identity{fields: [identityFields]string{o.field(nameField), o.field(namespaceField), o.field(uidField), o.field(versionField)}}
 }
 
 // field returns a field of the identity.
 func (o *Object) field(field int) string {
 	if o.apart != nil {
-		return o.apart[field]
+		return o.apart.fields[field]
 	}
 	at := int(o.at[field])
 	return o.json[at : at+int(o.size[field])]

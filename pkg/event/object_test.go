@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/deltarouter/deltarouter/internal/fingerprint"
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -163,6 +164,29 @@ func BenchmarkMetadata(b *testing.B) {
 		m, err := meta.Accessor(o)
 		if err != nil || m.GetResourceVersion() != "7" || m.GetName() != "web-0" {
 			b.Fatal(m, err)
+		}
+	}
+}
+
+// TestRecalled: an object that was restored as its identity is recalled from a later state of it,
+// and any other object stays as it is.
+func TestRecalled(t *testing.T) {
+	key := fingerprint.NewKey([]byte("key"))
+	was := parse(t, `{"metadata":{"name":"s","namespace":"n","uid":"u","resourceVersion":"1"},"data":{"a":"djE=","b":"djI="}}`)
+	now := parse(t, `{"metadata":{"name":"s","namespace":"n","uid":"u","resourceVersion":"2"},"data":{"a":"djE=","b":"djM=","c":"djQ="}}`)
+	other := parse(t, `{"metadata":{"name":"s","namespace":"n","uid":"v","resourceVersion":"3"},"data":{"a":"djE="}}`)
+	bare := parse(t, `{"metadata":{"name":"s","namespace":"n","uid":"u","resourceVersion":"1"}}`)
+	restored := bare.AsBare(key.PastOf(key.ID(), "u", key.Of("u", was.Raw())).Recall)
+	if bare.IsBare() || !restored.IsBare() || restored.Key() != bare.Key() || restored.Raw() != bare.Raw() || !restored.Same(was) {
+		t.Errorf("%+v, %+v", bare, restored)
+	}
+	got := restored.Recalled(now)
+	if data := got.Raw().Get("data"); data != `{"a":"djE=","b":"KHVua25vd24p"}` || !got.Same(was) || got.IsBare() || got.Resource() != bare.Resource() {
+		t.Errorf("%s", got.JSON())
+	}
+	for name, o := range map[string]*event.Object{"a whole object": was.Recalled(now), "another object": restored.Recalled(other), "another identity": restored.Recalled(restored)} {
+		if o != was && o != restored {
+			t.Errorf("%s: %s", name, o.JSON())
 		}
 	}
 }

@@ -60,6 +60,8 @@ var allowed = map[string][]string{
 	"internal/fields": {"internal/rawjson", "pkg/config", "pkg/event"},
 	// The fields of objects that caches keep.
 	"internal/kept": {"internal/rawjson"},
+	// Apart from the checkpoint, whose format it is not.
+	"internal/fingerprint": {"internal/rawjson"},
 
 	"internal/expr": {
 		"internal/expr/builtin", "internal/expr/celerr", "internal/expr/check", "internal/expr/cost", "internal/expr/equality",
