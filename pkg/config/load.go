@@ -128,7 +128,7 @@ func newDocument(policy Policy, read func() (*yamlfile.File, *yaml.Node, *yamlfi
 	f, root, m := read()
 	doc := &document{file: f, policy: policy}
 	if m != nil {
-		return doc, Node{}, Problems{{File: cmp.Or(m.File, f.Name), Line: m.At.Line, Column: m.At.Column, Message: m.Message}}
+		return doc, Node{}, Problems{{File: cmp.Or(m.File, f.Name), Line: m.At.Line, Column: m.At.Column, Message: m.Message, Text: m.Text}}
 	}
 	return doc, newNode(doc, root, ""), audit(Node{doc: doc}, root, nil)
 }

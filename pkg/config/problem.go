@@ -15,7 +15,7 @@ type Problem struct {
 	Path         string // routes[2].filter
 	Message      string // the cause and the remedy
 	Warning      bool   // a probable mistake in a valid configuration
-	Text         string // the line of the file, if the position is inside an expression
+	Text         string // the line of the file, if the position is inside an expression or a line that is not YAML
 }
 
 // Error formats the problem as config.yaml:31:13: routes[2].filter: message. A warning has the word
@@ -60,8 +60,8 @@ func (ps Problems) Sorted() Problems {
 	return slices.Compact(sorted)
 }
 
-// Quoted is like [Problems.Error]. For each problem inside an expression it adds the line of the
-// file, with a mark below the word.
+// Quoted is like [Problems.Error]. For each problem with a Text it adds this line of the file, with a
+// mark below the word at the column, or below the first word if the column is unknown.
 func (ps Problems) Quoted() string {
 	var b strings.Builder
 	for i, p := range ps.Sorted() {
@@ -69,8 +69,9 @@ func (ps Problems) Quoted() string {
 			b.WriteByte('\n')
 		}
 		b.WriteString(p.Error())
-		if p.Text != "" && p.Column > 0 {
-			b.WriteString("\n  " + strings.TrimRight(p.Text, " \t") + "\n  " + mark(p.Text, p.Column))
+		if text := strings.TrimRight(p.Text, " \t"); text != "" {
+			first := 1 + len(text) - len(strings.TrimLeft(text, " \t"))
+			b.WriteString("\n  " + text + "\n  " + mark(text, cmp.Or(p.Column, first)))
 		}
 	}
 	return b.String()

@@ -22,6 +22,7 @@ import (
 const (
 	maxExpanded = 16 << 20 // bytes with all aliases expanded, see measure
 	maxDepth    = 100
+	maxQuoted   = 300 // bytes of a line in a message
 )
 
 // File is the text of nodes.
@@ -37,6 +38,7 @@ type Mistake struct {
 	File    string // empty: the only one
 	At      Place  // zero: the whole file
 	Message string
+	Text    string // the line, if that is all that is known of the place
 
 	Empty bool // the file has no content
 }
@@ -169,7 +171,11 @@ func (f *File) syntaxProblem(err error) *Mistake {
 		line = 1 + strings.Count(f.text[:max(strings.Index(f.text, "*"+name), 0)], "\n")
 	}
 	line = min(max(line, 1), len(f.lines))
-	return &Mistake{At: Place{Line: line}, Message: "is not YAML: " + message + f.syntaxHint(line, message)}
+	m := &Mistake{At: Place{Line: line}, Message: "is not YAML: " + message + f.syntaxHint(line, message)}
+	if text := f.Line(line); len(text) <= maxQuoted {
+		m.Text = text
+	}
+	return m
 }
 
 // lineOfError reads the text again byte by byte, to find the line at which the library stops.
