@@ -67,8 +67,10 @@ type Metrics struct {
 	SourceStale *prometheus.GaugeVec
 	// source: seconds since the last proof that no change is missing
 	SourceUnproven *prometheus.GaugeVec
-	Relists        *prometheus.CounterVec // source, reason
-	ObjectErrors   *prometheus.CounterVec // source: objects that could not be read
+	// source: changes that wait until it is known whether their object was deleted
+	SourceHeld   *prometheus.GaugeVec
+	Relists      *prometheus.CounterVec // source, reason
+	ObjectErrors *prometheus.CounterVec // source: objects that could not be read
 	// source, index: evaluations that failed and indexed no value
 	IndexErrors *prometheus.CounterVec
 	GuestMemory *prometheus.GaugeVec   // handler: bytes
@@ -131,6 +133,8 @@ func New() *Metrics {
 	m.SourceStale = m.gauge("source_last_contact_seconds", "Time since the last contact with the API server.", "source")
 	m.SourceUnproven = m.gauge("source_unproven_seconds",
 		"Time since the last proof that the source misses no change: an event, a bookmark, a list, or an answer that has nothing newer.", "source")
+	m.SourceHeld = m.gauge("source_held_changes",
+		"Changes that wait until the API server says whether an object that left the selector was deleted.", "source")
 	m.Relists = m.counter("source_relists_total", "Full lists after the first.", "source", "reason")
 	m.ObjectErrors = m.counter("source_object_errors_total", "Objects that could not be read; they were skipped or delivered without their content.", "source")
 	m.IndexErrors = m.counter("source_index_errors_total", "Index expressions that failed on an object and indexed no value.", "source", "index")
@@ -175,7 +179,7 @@ func (m *Metrics) ForgetSource(name string) {
 	for _, v := range []interface {
 		DeletePartialMatch(labels prometheus.Labels) int
 	}{
-		m.Deltas, m.SourceSynced, m.SourceObjects, m.SourceBytes, m.SourceStale, m.SourceUnproven, m.Relists, m.ObjectErrors, m.IndexErrors,
+		m.Deltas, m.SourceSynced, m.SourceObjects, m.SourceBytes, m.SourceStale, m.SourceUnproven, m.SourceHeld, m.Relists, m.ObjectErrors, m.IndexErrors,
 	} {
 		v.DeletePartialMatch(source)
 	}

@@ -19,7 +19,7 @@ func (s *Spec) Rights() (needed, optional []authz.Right) {
 	}
 	needed = []authz.Right{right("list"), right("watch"), discoveryRight(s.Resource.Group, s.Resource.Version)}
 	if s.Selective() {
-		optional = []authz.Right{right("get")} // see Inquiry.IsGone
+		optional = []authz.Right{right("get")} // see Inquiry.Exists
 	}
 	return needed, optional
 }

@@ -74,12 +74,16 @@ func (f *Factory) newWatch(spec Spec, store Cache, epoch int, among []*Watch) *W
 	w.applier = apply.New(apply.Config{
 		Watch: w.name, Log: f.cfg.Log, Clock: f.cfg.Clock, Admit: f.admit, TakesInitial: f.cfg.TakesInitial,
 		IdentityOnly: spec.identityOnly(), Common: w.common(), Selective: spec.filtered(), Selects: w.selection, Within: within, Late: late,
-		State: w.state, Sources: w.sources, Health: w.health, Plan: w.plan, Relists: w.relists, Inquiry: inquiry,
+		State: w.state, Sources: w.sources, Health: w.health, Plan: w.plan, Relists: w.relists, Inquiry: inquiry, Backoff: f.cfg.Backoff,
 	}, epoch)
 	reflected.Sink = w.applier
 	inner := reflector.New(reflected, inquiry)
 	w.keeping.reopen = inner.Reopen
-	w.run = w.afterNamespaces(inner.Run)
+	run := inner.Run
+	if spec.filtered() {
+		run = func(ctx context.Context) { apply.RunAsking(ctx, w.applier, inner.Run) }
+	}
+	w.run = w.afterNamespaces(run)
 	return w
 }
 

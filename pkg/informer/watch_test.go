@@ -110,7 +110,7 @@ func TestSelector(t *testing.T) {
 	a.put("default/p00", "web")
 	a.put("other/x", "db")
 	a.put("default/p02", "web")
-	r.sink.want(t, false, "deselected pods default/p00", "deleted pods default/p01", "added pods default/p00", "updated pods default/p02")
+	r.sink.want(t, true, "added pods default/p00", "deleted pods default/p01", "deselected pods default/p00", "updated pods default/p02")
 
 	// by single requests, and by one list
 	for name, n := range map[string]int{"a few": 3, "many": 20} {

@@ -113,7 +113,7 @@ var allowed = map[string][]string{
 	"pkg/informer/internal/client":    {"internal/fileerr", "internal/kubehttp", "pkg/event", "pkg/config"},
 	"pkg/informer/internal/persist":   {"internal/kept", "pkg/event"},
 	"pkg/informer/internal/reflector": {"internal/backoff", "pkg/event", "pkg/informer/internal/wire", "pkg/informer/internal/client", "pkg/informer/internal/persist"},
-	"pkg/informer/internal/apply":     {"pkg/event", "internal/metrics", "internal/timer", "pkg/informer/internal/wire", "pkg/informer/internal/persist", "pkg/informer/internal/reflector"},
+	"pkg/informer/internal/apply":     {"pkg/event", "internal/backoff", "internal/metrics", "internal/timer", "pkg/informer/internal/wire", "pkg/informer/internal/persist", "pkg/informer/internal/reflector"},
 
 	"internal/rules": {"pkg/event", "internal/timer"},
 

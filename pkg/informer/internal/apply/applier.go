@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/backoff"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
@@ -44,6 +45,7 @@ type Config struct {
 	Health  *reflector.Health
 	Plan    *reflector.Plan
 	Relists *reflector.Relists
+	Backoff backoff.Policy // of the questions about objects that left the watch
 	Inquiry *reflector.Inquiry
 }
 
@@ -57,6 +59,7 @@ type Applier struct {
 	turn turn
 	// the part that keeps only the objects in some namespaces; nil: there is none
 	within *within
+	held   *held // the changes that wait for an answer of the API server
 
 	epoch      int // of the factory, when the watch was added; -1: in a former run
 	admissions []event.Admission
@@ -64,14 +67,18 @@ type Applier struct {
 	// listed: there was a complete list. absent: the resource was confirmed not to exist before
 	// that.
 	listed, absent bool
-	initial        atomic.Bool // neither of them, for Known
-	applied        int         // the number of changes so far
-	gone           deletes     // the last events of objects that are gone
+	initial        atomic.Bool  // neither of them, for Known
+	applied        atomic.Int64 // the number of changes so far
+	gone           deletes      // the last events of objects that are gone
+	// again has the keys of which a former run held back events: those that come again after the
+	// first one of a key are no repetitions.
+	again map[event.Key]bool
 }
 
 // New returns an Applier of a watch that was added in an epoch of its factory.
 func New(cfg Config, epoch int) *Applier {
-	a := &Applier{cfg: cfg, own: newTurn(), turn: newTurn(), epoch: epoch}
+	a := &Applier{cfg: cfg, own: newTurn(), turn: newTurn(), again: make(map[event.Key]bool), epoch: epoch}
+	a.held = newHeld(a, cfg.Backoff)
 	a.initial.Store(true)
 	if cfg.Within != nil {
 		a.within = &within{cfg.Within, a, cfg.Late}
@@ -162,7 +169,7 @@ func (a *Applier) apply(ctx context.Context, c change) bool {
 	if a.cfg.Selects != nil && !a.cfg.Selects.follow(ctx, c) {
 		return false
 	}
-	c.listed = a.cfg.State.Position.Relisting()
+	c.listed = c.listed || a.cfg.State.Position.Relisting()
 	seen := a.cfg.Clock.Now()
 	a.admissions, a.wanted = a.admissions[:0], a.wanted[:0]
 	for _, s := range a.cfg.Sources.All() {
@@ -173,7 +180,7 @@ func (a *Applier) apply(ctx context.Context, c change) bool {
 	a.cfg.State.Apply(&persist.Change{
 		Before: c.before, Now: kept, Gone: c.old, Added: c.op == event.Added, Applied: c.applied, Admissions: a.admissions, Wanted: a.wanted,
 	})
-	a.applied++
+	a.applied.Add(1)
 	a.cfg.Sources.count(c.op)
 	return true
 }

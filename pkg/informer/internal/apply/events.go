@@ -28,7 +28,7 @@ func (s *reflectorStore) Add(obj any) error { return s.Update(obj) }
 func (s *reflectorStore) Update(obj any) error {
 	a := s.a
 	o, ok := obj.(*event.Object)
-	if !ok || !a.own.take(s.ctx) {
+	if !ok || !a.held.await(s.ctx, maxHeld) || !a.own.take(s.ctx) {
 		return nil
 	}
 	defer a.own.give()
@@ -36,19 +36,27 @@ func (s *reflectorStore) Update(obj any) error {
 		return nil
 	}
 	defer a.turn.give()
-	a.cfg.State.Loader().Fetch(o.Key())
-	old := a.cfg.State.Get(o.Key())
-	if replayed(&a.gone, old, o) || a.put(s.ctx, old, o, false, o.ResourceVersion()) {
+	if a.held.later(o.Key(), func(ctx context.Context) { update(ctx, a, o) }) || update(s.ctx, a, o) {
 		s.arrive(o)
 	}
 	return nil
+}
+
+// update applies an ADDED or MODIFIED event. The turn is held. It returns false if ctx is done.
+func update(ctx context.Context, a *Applier, o *event.Object) bool {
+	a.cfg.State.Loader().Fetch(o.Key())
+	old := a.cfg.State.Get(o.Key())
+	if old == nil && !a.again[o.Key()] && a.cfg.State.Position.Replays(o.ResourceVersion()) {
+		return true // the object was gone again before the restart
+	}
+	return replayed(&a.gone, old, o) || a.put(ctx, old, o, false, o.ResourceVersion())
 }
 
 // Delete implements cache.ReflectorStore.
 func (s *reflectorStore) Delete(obj any) error {
 	a := s.a
 	gone := objectOf(obj)
-	if gone == nil || !a.own.take(s.ctx) {
+	if gone == nil || !a.held.await(s.ctx, maxHeld) || !a.own.take(s.ctx) {
 		return nil
 	}
 	defer a.own.give()
@@ -56,21 +64,28 @@ func (s *reflectorStore) Delete(obj any) error {
 		return nil
 	}
 	defer a.turn.give()
+	if !a.held.later(gone.Key(), func(ctx context.Context) { end(ctx, a, obj, gone) }) {
+		end(s.ctx, a, obj, gone)
+	}
+	s.arrive(gone)
+	return nil
+}
+
+// end applies a DELETED event of gone, the object of obj. The turn is held.
+func end(ctx context.Context, a *Applier, obj any, gone *event.Object) {
 	switch o := obj.(type) {
 	case *event.Object:
 		a.cfg.State.Loader().Fetch(o.Key())
-		a.remove(s.ctx, o)
+		a.remove(ctx, o)
 	case wire.Placeholder: // the last state of the object cannot be read
 		a.cfg.State.Loader().Fetch(o.Key())
 		if old := a.cfg.State.Get(o.Key()); old != nil && old.UID() == o.UID() && !persist.Older(o.Object, old) {
-			a.leave(s.ctx, old, a.cfg.State.Latest(old), true, o.ResourceVersion())
+			a.leave(ctx, old, a.cfg.State.Latest(old), true, o.ResourceVersion())
 		} else if old := ended(a, o.Object); old != nil {
-			a.leave(s.ctx, nil, old, true, o.ResourceVersion())
+			a.leave(ctx, nil, old, true, o.ResourceVersion())
 		}
 	}
 	a.gone.add(gone)
-	s.arrive(gone)
-	return nil
 }
 
 // arrive records that an event is applied, also one without a change.
@@ -166,18 +181,15 @@ func ended(a *Applier, o *event.Object) *event.Object {
 	return a.cfg.State.Intent(o.UID())
 }
 
-// leave applies that an object is no longer in the watch, because it was deleted or deselected.
-// before is the object of the store, last its last state. The turn is held.
+// leave applies that an object is no longer in the watch. If it may have been deselected and not
+// deleted, that waits for the answer of the API server. before is the object of the store, last its
+// last state. The turn is held.
 func (a *Applier) leave(ctx context.Context, before, last *event.Object, stale bool, applied string) {
-	op := event.Deleted
-	if a.cfg.Selective {
-		gone, err := a.cfg.Inquiry.IsGone(ctx, last)
-		if err != nil {
-			return // ctx is done
-		}
-		if !gone {
-			op = event.Deselected
-		}
+	c := change{op: event.Deleted, before: before, old: last, stale: stale, applied: applied}
+	switch {
+	case !a.cfg.Selective:
+		a.apply(ctx, c)
+	case !a.held.later(last.Key(), func(context.Context) { a.held.hold(c) }):
+		a.held.hold(c)
 	}
-	a.apply(ctx, change{op: op, before: before, old: last, stale: stale, applied: applied})
 }

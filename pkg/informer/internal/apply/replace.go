@@ -39,9 +39,11 @@ func (a *Applier) Replace(ctx context.Context, items []any, version string) {
 	if !state.Loader().Wait(ctx) {
 		return
 	}
-	before := a.applied
-	last := state.BeginReplace()
-	a.gone.clear() // a restored backup may have the objects again
+	before := a.applied.Load()
+	last, ok := begin(ctx, a)
+	if !ok {
+		return
+	}
 	if a.listed {
 		a.countRelist()
 	}
@@ -51,19 +53,35 @@ func (a *Applier) Replace(ctx context.Context, items []any, version string) {
 	if rewound && !state.Position.Moving() {
 		a.cfg.Log.Warn("the API server has gone back in time (a restored backup); its objects replace those of the cache", "watch", a.cfg.Watch)
 	}
-	if !a.removeMissing(ctx, items, nil) || !a.putAll(ctx, items, rewound || plan.Latest()) || !a.cfg.Selects.settled(ctx, a) {
+	held, ok := holdMissing(ctx, a, items)
+	if !ok || !a.putAll(ctx, items, rewound || plan.Latest()) || !a.cfg.Selects.settled(ctx, a) {
+		return
+	}
+	if !a.turn.take(ctx) {
 		return
 	}
 	plan.Listed()
 	state.EndReplace(version)
 	a.listed = true
+	a.turn.give()
 	a.initial.Store(false)
 	if !complete {
 		a.within.mustList()
 		defer a.cfg.Relists.Ask()
 	}
 	a.setSynced(true)
-	a.cfg.Relists.End(reflector.Relisted{Objects: len(items), Deltas: a.applied - before})
+	found := reflector.Relisted{Objects: len(items), Deltas: int(a.applied.Load()-before) + held}
+	a.held.afterwards(func() { a.cfg.Relists.End(found) })
+}
+
+// begin begins to replace the store, and returns the former applied resourceVersion.
+func begin(ctx context.Context, a *Applier) (applied string, ok bool) {
+	if !a.turn.take(ctx) {
+		return "", false
+	}
+	defer a.turn.give()
+	a.gone.clear() // a restored backup may have the objects again
+	return a.cfg.State.BeginReplace(), true
 }
 
 func (a *Applier) countRelist() {
@@ -92,10 +110,37 @@ func (a *Applier) putListed(ctx context.Context, o *event.Object, rewound bool) 
 		return false
 	}
 	defer a.turn.give()
+	if a.held.later(o.Key(), func(ctx context.Context) { a.put(ctx, a.cfg.State.Get(o.Key()), o, rewound, "") }) {
+		return true
+	}
 	if !a.listed && !a.absent && a.cfg.State.Get(o.Key()) == nil {
 		return a.apply(ctx, change{op: event.Added, now: o, initial: true})
 	}
 	return a.put(ctx, a.cfg.State.Get(o.Key()), o, rewound, "")
+}
+
+// holdMissing applies the end of all objects that are in the store and not in the list. If some may
+// have been deselected, that waits for the answer of the API server; held is their number.
+func holdMissing(ctx context.Context, a *Applier, items []any) (held int, ok bool) {
+	if !a.cfg.Selective || a.cfg.Selects != nil || len(a.cfg.State.Intents(func(*event.Object) bool { return true })) > 0 {
+		return 0, a.held.await(ctx, 0) && a.removeMissing(ctx, items, nil)
+	}
+	if !a.turn.take(ctx) {
+		return 0, false
+	}
+	defer a.turn.give()
+	missing := a.missing(items)
+	for _, old := range missing {
+		hold := func(context.Context) {
+			if old := a.cfg.State.Get(old.Key()); old != nil {
+				a.held.hold(change{op: event.Deleted, before: old, old: a.cfg.State.Latest(old), stale: true})
+			}
+		}
+		if !a.held.later(old.Key(), hold) {
+			hold(ctx)
+		}
+	}
+	return len(missing), true
 }
 
 // removeMissing applies the end of all objects that are in the store and not in the list. among
@@ -196,6 +241,9 @@ func (a *Applier) Vanish(ctx context.Context) {
 		return
 	}
 	defer a.own.give()
+	if !a.held.await(ctx, 0) {
+		return
+	}
 	if removeAll(ctx, a, nil) != nil {
 		return
 	}
@@ -213,6 +261,9 @@ func (a *Applier) Remove(ctx context.Context, except map[string]bool) error {
 		return ctx.Err()
 	}
 	defer a.own.give()
+	if !a.held.await(ctx, 0) {
+		return ctx.Err()
+	}
 	return removeAll(ctx, a, except)
 }
 

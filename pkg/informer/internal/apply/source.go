@@ -47,7 +47,7 @@ type Source struct {
 	metrics                           *metrics.Metrics
 	deltas                            [event.Sync + 1]counter
 	objects, bytes, isSynced, isStale gauge
-	unproven                          gauge
+	unproven, held                    gauge
 	bad                               counter
 }
 
@@ -56,7 +56,7 @@ func NewSource(name string, m *metrics.Metrics) *Source {
 	s := &Source{
 		Name: name, synced: make(chan struct{}), metrics: m,
 		objects: m.SourceObjects.WithLabelValues(name), bytes: m.SourceBytes.WithLabelValues(name),
-		isStale: m.SourceStale.WithLabelValues(name), unproven: m.SourceUnproven.WithLabelValues(name), isSynced: m.SourceSynced.WithLabelValues(name),
+		isStale: m.SourceStale.WithLabelValues(name), unproven: m.SourceUnproven.WithLabelValues(name), held: m.SourceHeld.WithLabelValues(name), isSynced: m.SourceSynced.WithLabelValues(name),
 		bad: m.ObjectErrors.WithLabelValues(name),
 	}
 	for _, op := range event.SourceOps() {
@@ -110,14 +110,17 @@ func (s *Source) Refresh() {
 }
 
 // Age updates the metrics of the times since the last sign of the API server, and since the last
-// proof that no change is missing, of the watch with the longest.
+// proof that no change is missing, of the watch with the longest, and that of the changes that wait.
 func (s *Source) Age() {
 	var oldest, unproven time.Duration
+	held := 0
 	for _, w := range s.watches {
+		held += w.HeldBack()
 		oldest, unproven = max(oldest, w.Silence()), max(unproven, w.Unproven())
 	}
 	s.isStale.Set(oldest.Seconds())
 	s.unproven.Set(unproven.Seconds())
+	s.held.Set(float64(held))
 }
 
 // Measure sets the metrics of the objects of the source and their size.

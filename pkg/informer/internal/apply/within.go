@@ -37,7 +37,7 @@ func (w *within) include(ctx context.Context, namespace string) bool {
 		w.mustList()
 		return true
 	}
-	if !a.cfg.State.Loader().Wait(ctx) {
+	if !a.cfg.State.Loader().Wait(ctx) || !a.held.await(ctx, 0) {
 		return false
 	}
 	items, err := a.cfg.Inquiry.List(ctx, namespace)
@@ -77,15 +77,15 @@ func (w *within) leaveOthers(ctx context.Context, left string) bool {
 	if !a.listed || !w.isReady() { // the start of the watch does it, see Namespaces.Tidy
 		return true
 	}
-	if !a.cfg.State.Loader().Wait(ctx) {
+	if !a.cfg.State.Loader().Wait(ctx) || !a.held.await(ctx, 0) {
 		return false
 	}
-	before := a.applied
+	before := a.applied.Load()
 	if !a.removeMissing(ctx, nil, w.outside) {
 		return false
 	}
 	if left != "" {
-		a.cfg.Log.Info("namespace no longer selected", "watch", a.cfg.Watch, "namespace", left, "objects", a.applied-before)
+		a.cfg.Log.Info("namespace no longer selected", "watch", a.cfg.Watch, "namespace", left, "objects", a.applied.Load()-before)
 	}
 	return true
 }

@@ -109,7 +109,7 @@ func (s *State) Bookmark(version string) {
 // have arrived. The object of an intent without an event was therefore gone when the state was
 // saved.
 func endIntents(s *State) {
-	if len(s.intents) == 0 || s.resumeTarget == "" {
+	if len(s.intents) == 0 || s.resumeTarget == "" || len(s.Position.marks) > 0 {
 		return
 	}
 	if Lower(s.Position.fed, s.resumeTarget) && NotAbove(s.Position.reached(), s.resumeTarget) {
@@ -173,7 +173,8 @@ func HandOver(states []*State, also func()) []Changes {
 	release := sync.OnceFunc(Hold(states))
 	defer release()
 	for i, s := range states {
-		all[i] = Changes{ID: s.cfg.ID, Cluster: s.Position.cluster, Applied: s.Position.fed, Reached: s.Position.reached(), Relisting: s.Position.relisting, Kept: s.kept}
+		fed, relisting := s.Position.durable()
+		all[i] = Changes{ID: s.cfg.ID, Cluster: s.Position.cluster, Applied: fed, Reached: s.Position.reached(), Relisting: relisting, Kept: s.kept}
 		if s.dirty != nil {
 			sets[i].changed, sets[i].settled = s.dirty.handOver(&all[i])
 		}

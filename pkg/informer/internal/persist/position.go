@@ -2,6 +2,7 @@ package persist
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -24,6 +25,66 @@ type Position struct {
 	marked    bool   // the last was a bookmark of open
 	saved     string // reached when the state that was restored was saved; empty: later than that
 	relisting bool   // a list is partly applied
+	marks     []*Mark
+}
+
+// Mark keeps the saved position from passing an event that is held back, so that the event arrives
+// again after a crash. The position of the running watch goes on.
+type Mark struct {
+	fed string
+	// list: after a crash a list is needed, because the event would not arrive again.
+	list bool
+}
+
+// Hold returns a mark before an event, by its resourceVersion; empty: the event would not arrive
+// again, as it is a difference that a list has found.
+func (p *Position) Hold(version string) *Mark {
+	p.cut.Lock()
+	defer p.cut.Unlock()
+	m := &Mark{p.fed, version == "" || p.relisting || NotAbove(version, p.fed)}
+	p.marks = append(p.marks, m)
+	return m
+}
+
+// Begin is called before the event of a mark is applied. If later events wait for it, a crash from
+// here on needs a list: when the event arrives again, nothing shows that these are missing. It
+// returns the former value of the mark.
+func (p *Position) Begin(m *Mark, later bool) (was Mark) {
+	p.cut.Lock()
+	defer p.cut.Unlock()
+	was, m.list = *m, m.list || later
+	return was
+}
+
+// Resume sets a mark to the former value of another one: of the waiting events, its own is now the
+// first.
+func (p *Position) Resume(m *Mark, was Mark) {
+	p.cut.Lock()
+	defer p.cut.Unlock()
+	*m = was
+}
+
+// Release removes a mark.
+func (p *Position) Release(m *Mark) {
+	p.cut.Lock()
+	defer p.cut.Unlock()
+	p.marks = slices.DeleteFunc(p.marks, func(other *Mark) bool { return other == m })
+}
+
+// unmark makes the next start list because of the events that are held back: the present list is not
+// the one that they follow.
+func (p *Position) unmark() {
+	for _, m := range p.marks {
+		m.list = true
+	}
+}
+
+// durable returns the position to save, and whether a list is needed after it is restored.
+func (p *Position) durable() (fed string, relisting bool) {
+	if len(p.marks) == 0 {
+		return p.fed, p.relisting
+	}
+	return p.marks[0].fed, p.relisting || slices.ContainsFunc(p.marks, func(m *Mark) bool { return m.list })
 }
 
 // Applied returns the latest resourceVersion of which something is applied. It is empty before the
@@ -97,6 +158,15 @@ func (p *Position) Repeats(version string) bool {
 	p.cut.Lock()
 	defer p.cut.Unlock()
 	return p.saved != "" && NotAbove(version, p.saved)
+}
+
+// Replays reports whether an event of a version repeats a former run's: the run has applied it, or
+// held it back behind an event of its key that comes before it. The resourceVersions of the saved
+// position and of the applied events differ because of a [Mark].
+func (p *Position) Replays(version string) bool {
+	p.cut.Lock()
+	defer p.cut.Unlock()
+	return p.saved != "" && Lower(p.fed, p.saved) && Lower(version, p.saved)
 }
 
 // Is reports whether the objects are of that cluster. If their cluster is unknown, it is set to

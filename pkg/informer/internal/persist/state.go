@@ -156,6 +156,7 @@ func (s *State) BeginReplace() (applied string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Position.relisting, s.resumeTarget = true, ""
+	s.Position.unmark()
 	return s.Position.reached()
 }
 

@@ -3,6 +3,7 @@ package reflector
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
 )
 
@@ -29,6 +31,7 @@ type Health struct {
 	heardAt atomic.Int64 // nanoseconds since 1970; 0: never
 	// provedAt is the time of the last proof that no change is missing, in nanoseconds since 1970.
 	provedAt atomic.Int64
+	held     atomic.Int64 // the changes that wait, see Undecided
 
 	mu       sync.Mutex
 	synced   bool
@@ -145,6 +148,9 @@ const (
 	stepStream
 	// stepProbe succeeds when the API server would open the watch again, or does so.
 	stepProbe
+	// stepQuestion succeeds when the API server says of all objects that left the watch whether they
+	// were deleted.
+	stepQuestion
 
 	steps
 )
@@ -201,6 +207,42 @@ func (h *Health) failing(s step, err error) {
 	}
 }
 
+// Undecided records that the API server does not say whether objects that left the watch were
+// deleted. The changes of first and of the others wait; all is their number.
+func (h *Health) Undecided(first event.Key, all int, err error) {
+	h.failing(stepQuestion, &undecidedError{err, first, all - 1})
+}
+
+// HoldBack counts changes that wait until it is known whether their objects were deleted, or with n
+// below 0 no more.
+func (h *Health) HoldBack(n int) { h.held.Add(int64(n)) }
+
+// HeldBack returns the number of these changes.
+func (h *Health) HeldBack() int { return int(h.held.Load()) }
+
+// Decided records that no object is [Health.Undecided] any more.
+func (h *Health) Decided() { h.healthy(stepQuestion) }
+
+// undecidedError says which objects wait for the answer to a question, and why there is none.
+type undecidedError struct {
+	error
+
+	first  event.Key
+	others int
+}
+
+// Error returns the reason for the status.
+func (e *undecidedError) Error() string {
+	others := ""
+	if e.others > 0 {
+		others = fmt.Sprintf(" and of %d others", e.others)
+	}
+	return fmt.Sprintf("the changes of %s%s wait, because the API server does not say whether an object that left the selector was deleted: %v",
+		e.first, others, e.error)
+}
+
+func (e *undecidedError) Unwrap() error { return e.error }
+
 // expected records, without the log, a failure that happens in normal operation: a list follows.
 func (h *Health) expected(err error) { h.note(stepList, err, false) }
 
@@ -210,7 +252,11 @@ func (h *Health) note(s step, err error, logs bool) (reason string, logged bool)
 		s = other.step
 	}
 	reason = strings.TrimSpace(err.Error())
-	constant := variable.ReplaceAllString(reason, "")
+	constant := reason
+	if undecided := (*undecidedError)(nil); errors.As(err, &undecided) {
+		constant = undecided.error.Error() // the objects differ
+	}
+	constant = variable.ReplaceAllString(constant, "")
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := &h.problems[s]

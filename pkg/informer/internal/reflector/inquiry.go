@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -23,8 +25,8 @@ import (
 // pageSize is the number of objects that are requested at once.
 const pageSize = 500
 
-// manyMissing is the number of objects from which one list is cheaper than a get for each.
-const manyMissing = 16
+// ManyMissing is the number of objects from which one list is cheaper than a get for each.
+const ManyMissing = 16
 
 // Inquiry makes requests to the API server about single objects of a watch. It is safe for
 // concurrent use.
@@ -36,6 +38,7 @@ type Inquiry struct {
 	health  *Health
 	backoff backoff.Policy
 	cfg     *Config
+	warned  atomic.Bool // that a question was refused
 }
 
 // NewInquiry returns an Inquiry for a watch.
@@ -46,44 +49,68 @@ func NewInquiry(cfg *Config) *Inquiry {
 	}
 }
 
-// IsGone reports whether an object that left the watch no longer exists in the cluster. It repeats
-// the request until the API server answers or ctx is done. If the request is forbidden, the object
-// counts as existing.
-func (i *Inquiry) IsGone(ctx context.Context, o *event.Object) (gone bool, err error) {
-	err = i.ask(ctx, func() error {
-		there, err := i.exists(ctx, o)
-		gone = err == nil && !there
-		return err
-	})
-	return gone, err
-}
-
-// StillThere returns the objects that exist in the cluster, regardless of the selectors.
-func (i *Inquiry) StillThere(ctx context.Context, objects []*event.Object) (map[persist.Incarnation]bool, error) {
-	there := make(map[persist.Incarnation]bool)
-	if len(objects) < manyMissing {
-		for _, o := range objects {
-			gone, err := i.IsGone(ctx, o)
-			if err != nil {
-				return nil, err
-			}
-			there[persist.Incarnation{Key: o.Key(), UID: o.UID()}] = !gone
-		}
-		return there, nil
-	}
-	var listed map[persist.Incarnation]bool // nil: not allowed to list
-	err := i.ask(ctx, func() (err error) {
-		listed, err = i.listIdentities(ctx, i.pathOf(objects))
-		return err
-	})
-	for _, o := range objects {
-		id := persist.Incarnation{Key: o.Key(), UID: o.UID()}
-		there[id] = listed == nil || listed[id]
+// Exists asks once whether an object that left the watch still exists in the cluster. If the
+// request is forbidden, the object counts as existing.
+func (i *Inquiry) Exists(ctx context.Context, o *event.Object) (there bool, err error) {
+	there, err = i.exists(ctx, o)
+	if i.refused(err) {
+		return true, nil
 	}
 	return there, err
 }
 
-// ask repeats a request until the API server answers or refuses it.
+// Existing asks once, by a list, which objects exist in the cluster, regardless of the selectors. If
+// the request is forbidden, all count as existing.
+func (i *Inquiry) Existing(ctx context.Context, objects []*event.Object) (there map[persist.Incarnation]bool, err error) {
+	listed, err := i.listIdentities(ctx, i.pathOf(objects))
+	refused := i.refused(err)
+	if err != nil && !refused {
+		return nil, err
+	}
+	there = make(map[persist.Incarnation]bool, len(objects))
+	for _, o := range objects {
+		id := persist.Incarnation{Key: o.Key(), UID: o.UID()}
+		there[id] = refused || listed[id]
+	}
+	return there, nil
+}
+
+// refused reports whether an error is the refusal of a question, and logs it once.
+func (i *Inquiry) refused(err error) bool {
+	if !client.IsDenied(err) && !client.IsAnswer(err) {
+		return false
+	}
+	if !i.warned.Swap(true) {
+		i.log.Warn("not allowed to check whether an object was deleted or deselected; it is taken for deselected: grant the verb get",
+			"watch", i.watch, "err", err)
+	}
+	return true
+}
+
+// StillThere returns the objects that exist in the cluster, regardless of the selectors. It repeats
+// the requests until the API server answers or ctx is done.
+func (i *Inquiry) StillThere(ctx context.Context, objects []*event.Object) (there map[persist.Incarnation]bool, err error) {
+	if len(objects) >= ManyMissing {
+		err = i.ask(ctx, func() (err error) {
+			there, err = i.Existing(ctx, objects)
+			return err
+		})
+		return there, err
+	}
+	there = make(map[persist.Incarnation]bool)
+	for _, o := range objects {
+		err := i.ask(ctx, func() (err error) {
+			there[persist.Incarnation{Key: o.Key(), UID: o.UID()}], err = i.Exists(ctx, o)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return there, nil
+}
+
+// ask repeats a request until the API server answers.
 func (i *Inquiry) ask(ctx context.Context, try func() error) error {
 	pause := backoff.Series{Policy: i.backoff}
 	for {
@@ -93,11 +120,6 @@ func (i *Inquiry) ask(ctx context.Context, try func() error) error {
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
-		}
-		if client.IsDenied(err) || client.IsAnswer(err) {
-			i.log.Warn("not allowed to check whether an object was deleted or deselected; it is taken for deselected: grant the verb get",
-				"watch", i.watch, "err", err)
-			return nil
 		}
 		if err := pause.Wait(ctx, client.RetryAfter(err)); err != nil {
 			return err
@@ -250,6 +272,9 @@ func (i *Inquiry) All(ctx context.Context, version string) (all []*event.Object,
 	}
 	return all, nil
 }
+
+// RetryAfter returns the delay that the API server requests before the next try.
+func RetryAfter(err error) time.Duration { return client.RetryAfter(err) }
 
 // IsAnswered reports whether an error is the answer of the API server to a request.
 func IsAnswered(err error) bool {
