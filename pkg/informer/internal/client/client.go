@@ -171,6 +171,12 @@ func (c *Client) GetWithin(ctx context.Context, path string, query url.Values, a
 		return nil, err
 	}
 	resp.Body = NewBody(resp.Body, idle, cancel)
+	body, err := decoded(resp.Body, resp.Header.Get("Content-Encoding"))
+	if err != nil {
+		_ = resp.Body.Close()
+		return nil, err
+	}
+	resp.Body = body
 	if resp.StatusCode != http.StatusOK {
 		defer resp.Body.Close()
 		return nil, statusError(resp)

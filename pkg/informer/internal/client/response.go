@@ -1,6 +1,7 @@
 package client
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -141,10 +142,43 @@ func IsAnswer(err error) bool {
 	}
 }
 
-// RetryAfter returns the delay that the API server requests before the next try.
+// maxRetryAfter bounds the delays that an API server, or a proxy before it, may request.
+const maxRetryAfter = time.Minute
+
+// RetryAfter returns the delay that the API server requests before the next try, at most a minute.
 func RetryAfter(err error) time.Duration {
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		return time.Duration(seconds) * time.Second
+		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 	}
 	return 0
+}
+
+// decoded returns a body without its encoding. The client requests none, but some proxies compress
+// each answer.
+func decoded(body io.ReadCloser, encoding string) (io.ReadCloser, error) {
+	switch encoding {
+	case "", "identity":
+		return body, nil
+	case "gzip":
+		return &gzipped{ReadCloser: body}, nil
+	}
+	return body, fmt.Errorf("the answer is encoded with %q, which was not requested: does a proxy before the API server compress it?", encoding)
+}
+
+// gzipped decompresses a body. It reads nothing before its first Read.
+type gzipped struct {
+	io.ReadCloser
+
+	in *gzip.Reader
+}
+
+// Read implements io.Reader.
+func (g *gzipped) Read(p []byte) (n int, err error) {
+	if g.in == nil {
+		if g.in, err = gzip.NewReader(g.ReadCloser); err != nil {
+			g.in = nil
+			return 0, err
+		}
+	}
+	return g.in.Read(p)
 }
