@@ -40,7 +40,7 @@ func oldState(t *testing.T) (path string, text []byte) {
 
 // rename moves a record: it is encoded again, because its key is part of the checksum.
 func rename(tx *writing, s shelf, from, to string) error {
-	r := &reading{tx.Tx, tx.codec}
+	r := &reading{Tx: tx.Tx, codec: tx.codec}
 	payload, err := r.record(s, from)
 	if err == nil && payload == nil {
 		err = fmt.Errorf("there is no record %s", from)
@@ -135,7 +135,7 @@ func TestConvertFails(t *testing.T) {
 		}
 		_, err := Open(Config{Path: path, conversions: c.conversions})
 		var failed *ConversionError
-		if !errors.As(err, &failed) || failed.From != 5 || failed.To != 6 || errors.Is(err, ErrCorrupt) ||
+		if !errors.As(err, &failed) || failed.From != 5 || failed.To != Format || errors.Is(err, ErrCorrupt) ||
 			!strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "it is unchanged") {
 			t.Errorf("%s: %v", name, err)
 		}

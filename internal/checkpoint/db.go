@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
 	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/internal/fingerprint"
 )
 
 // Config has the location and the limits of the state file.
@@ -64,6 +66,8 @@ type DB struct {
 
 	redone int // the size of the last frame
 
+	prints atomic.Pointer[fingerprint.Key] // nil: there is none
+
 	mu       sync.RWMutex
 	position Position // zero: the file is in no log
 	cluster  string
@@ -77,7 +81,7 @@ type conversion struct {
 }
 
 // conversions returns the conversions of this version, ascending. There is none yet: each of the
-// formats 2 to 6 only adds to the format before, whose files are read as they are.
+// formats 2 to 7 only adds to the format before, whose files are read as they are.
 func conversions() []conversion { return nil }
 
 // of makes the conversion of a file.
@@ -113,7 +117,7 @@ func Open(cfg Config) (*DB, error) {
 	}
 	if db.file.Format() != Format {
 		// the leftovers only take room
-		if err := db.update(TransactionForget, (*writing).tidyIntents); err != nil {
+		if err := db.update(TransactionForget, tidy); err != nil {
 			cfg.Log.Warn("records of an older version could not be removed from the state file", "file", cfg.Path, "err", err)
 		}
 	}
@@ -134,7 +138,7 @@ func (db *DB) fileConfig() statefile.Config {
 
 // opened reads the parts of the file that are kept in memory.
 func (db *DB) opened(bolt *bbolt.Tx, codec *value.Codec) (err error) {
-	tx := &reading{bolt, codec}
+	tx := &reading{Tx: bolt, codec: codec}
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.backlogs = tx.backlogs()
@@ -211,6 +215,7 @@ const (
 	intentsBucket = "intents"
 	orderBucket   = "order"
 	statesBucket  = "states"
+	printsBucket  = "fingerprints"
 	pendingBucket = "owed"
 	rulesBucket   = "rules"
 	lettersBucket = "undelivered" // behind meta, which readers want first

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/fingerprint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -193,6 +194,7 @@ func TestSecretsStayOut(t *testing.T) {
 	const canary = "c4n4ry-in-the-c0al-mine"
 	path := statePath(t)
 	db := open(t, path)
+	checkpoint.SetKey(db, fingerprint.NewKey([]byte("key")))
 	secrets, others := resource("", "secrets"), resource("example.com", "secrets")
 	s1, s2 := object(t, secrets, "a", "u", "1", canary), object(t, secrets, "a", "u", "2", canary)
 	write(t, db, checkpoint.Cut{

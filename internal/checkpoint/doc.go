@@ -40,7 +40,8 @@
 //     an earlier one.
 //   - Data is read as it was written, or not at all: see below. The exception is a disk that
 //     restores an old file as a whole.
-//   - Of Secrets (of the core group) only the identity is written, in objects as in deltas. The
+//   - Of Secrets (of the core group) only the identity is written, in objects as in deltas, and of
+//     objects also keyed hashes of the values and the names of their fields, see [SetKey]. The
 //     file has mode 0600, its folder 0700.
 //   - A damaged file causes no panic and no crash loop: it is renamed to state.db.corrupt-<time>,
 //     with one line in the log, and a new one is begun. The newest three such files are kept. A
@@ -72,6 +73,10 @@
 //	watches/<id>/states/<uid>\0<ns>\0<n>
 //	                                the JSON that was delivered last, except of Secrets (since
 //	                                format 6)
+//	watches/<id>/fingerprints/<ns>\0<n>
+//	                                of a Secret: the id of the key, the uid and the version of the
+//	                                object, and the keyed hashes of its values, as package
+//	                                fingerprint makes them (since format 7)
 //	routes/<name>/state             the time since which the route is not configured
 //	routes/<name>/owed/<id>         a delta: attempts, flags, op, source, time, sinks that are
 //	                                done, resource, Old, New; the facts of the rules about time
@@ -102,7 +107,7 @@
 //
 // The position, term and number of the last frame, is in the file. A router without a fleet does
 // not update it: then the seal in it differs from that of the file, and the file is in no log. The
-// first leader of such a file skips a number, so that a standby needs a snapshot. Formats 1 to 6
+// first leader of such a file skips a number, so that a standby needs a snapshot. Formats 1 to 7
 // are read as before, and versions that know no fleet read a file with a position.
 //
 // # Other formats

@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/internal/fingerprint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -20,11 +21,12 @@ import (
 type reading struct {
 	*bbolt.Tx
 
-	codec *value.Codec
+	codec  *value.Codec
+	prints *fingerprint.Key
 }
 
 func (db *DB) view(f func(tx *reading) error) error {
-	return db.file.View(func(bolt *bbolt.Tx, codec *value.Codec) error { return f(&reading{bolt, codec}) })
+	return db.file.View(func(bolt *bbolt.Tx, codec *value.Codec) error { return f(&reading{bolt, codec, db.prints.Load()}) })
 }
 
 // shelf is a bucket and the seed of its position.
@@ -145,7 +147,7 @@ func (tx *reading) watch(name string, take func(o Object)) (*Watch, error) {
 	}
 	w.Kept = string(kept)
 	if take != nil {
-		if err := tx.objects(tx.shelf(watchesBucket, name, objectsBucket), take); err != nil {
+		if err := tx.objects(tx.objectShelves(name), take); err != nil {
 			return nil, err
 		}
 	}
@@ -154,32 +156,31 @@ func (tx *reading) watch(name string, take func(o Object)) (*Watch, error) {
 }
 
 // objects reads all objects on all cores: decompressing them takes the time, and so does take.
-func (tx *reading) objects(s shelf, take func(o Object)) error {
+func (tx *reading) objects(s objectShelves, take func(o Object)) error {
 	_, err := tx.someObjects(s, "", math.MaxInt, runtime.GOMAXPROCS(0), take)
 	return err
 }
 
 // someObjects reads up to limit objects behind a key, and returns the last key; "": there are no
 // more.
-func (tx *reading) someObjects(s shelf, after string, limit, cores int, take func(o Object)) (last string, err error) {
-	if s.Bucket == nil {
+func (tx *reading) someObjects(s objectShelves, after string, limit, cores int, take func(o Object)) (last string, err error) {
+	if s.objects.Bucket == nil {
 		return "", nil
 	}
-	type saved struct{ key, value []byte }
-	var all []saved
-	c := s.Cursor()
+	var all []savedObject
+	c := s.objects.Cursor()
 	key, value := c.Seek([]byte(after))
 	if after != "" && string(key) == after {
 		key, value = c.Next()
 	}
 	for ; key != nil && len(all) < limit; key, value = c.Next() {
-		all = append(all, saved{key, value})
+		all = append(all, s.at(key, value))
 	}
 	if key != nil && len(all) > 0 {
 		last = string(all[len(all)-1].key)
 	}
 	return last, inParallel(len(all), cores, func(i int) error {
-		o, err := tx.object(s, all[i].key, all[i].value)
+		o, err := tx.object(s, all[i])
 		if err == nil {
 			take(o)
 		}
@@ -187,11 +188,14 @@ func (tx *reading) someObjects(s shelf, after string, limit, cores int, take fun
 	})
 }
 
-func (tx *reading) object(s shelf, key, value []byte) (o Object, err error) {
+func (tx *reading) object(s objectShelves, saved savedObject) (o Object, err error) {
 	err = statefile.Guard(func() error { // Guard only protects its own goroutine
-		payload, err := tx.codec.Payload(s.seed, key, value)
+		payload, err := tx.codec.Payload(s.objects.seed, saved.key, saved.value)
 		if err == nil {
 			o, err = parseObject(payload)
+		}
+		if err == nil {
+			err = tx.addPast(&o, s, saved)
 		}
 		return err
 	})
@@ -203,7 +207,7 @@ func (tx *reading) object(s shelf, key, value []byte) (o Object, err error) {
 // result the end. Each call reads the present state. The error is as with [DB.LoadWatch].
 func (db *DB) ReadObjects(id, after string, limit, cores int, take func(o Object)) (next string, err error) {
 	err = db.view(func(tx *reading) (err error) {
-		next, err = tx.someObjects(tx.shelf(watchesBucket, bucketName(id), objectsBucket), after, limit, cores, take)
+		next, err = tx.someObjects(tx.objectShelves(bucketName(id)), after, limit, cores, take)
 		return err
 	})
 	if err != nil {
@@ -237,15 +241,15 @@ func CountObjects(db *DB, id string) (n int, err error) {
 // [DB.LoadWatch].
 func (db *DB) ReadObject(id string, key event.Key) (found *Object, err error) {
 	err = db.view(func(tx *reading) error {
-		s := tx.shelf(watchesBucket, bucketName(id), objectsBucket)
-		if s.Bucket == nil {
+		s := tx.objectShelves(bucketName(id))
+		if s.objects.Bucket == nil {
 			return nil
 		}
-		value := s.Get(objectKey(key))
+		value := s.objects.Get(objectKey(key))
 		if value == nil {
 			return nil
 		}
-		o, err := tx.object(s, objectKey(key), value)
+		o, err := tx.object(s, s.at(objectKey(key), value))
 		found = &o
 		return err
 	})

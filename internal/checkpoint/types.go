@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/fingerprint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -38,6 +39,8 @@ type Intent struct {
 type Object struct {
 	JSON string // as event.ParseObject takes it
 	Bare bool   // only the identity was kept: of Secrets, and if the cut said so
+	// Past has what is known about the rest, if Bare; nil: nothing.
+	Past *fingerprint.Past
 }
 
 // Identity names one incarnation of an object.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/frame"
 	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/internal/fingerprint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -100,7 +101,7 @@ func (db *DB) transact(f func(tx *writing) error) error {
 	var tx *writing
 	return db.file.Update(func(bolt *bbolt.Tx, codec *value.Codec) error {
 		// Only this transaction changes db.backlogs and db.position, when it is done.
-		tx = &writing{Tx: bolt, codec: codec, arena: db.arena[:0], before: db.backlogs, backlogs: backlogs}
+		tx = &writing{Tx: bolt, codec: codec, prints: db.prints.Load(), arena: db.arena[:0], before: db.backlogs, backlogs: backlogs}
 		if err := tx.begin(); err != nil {
 			return err
 		}
@@ -129,9 +130,10 @@ func (db *DB) transact(f func(tx *writing) error) error {
 type writing struct {
 	*bbolt.Tx
 
-	codec *value.Codec
-	arena []byte // bbolt keeps the values until the end of the transaction
-	seal  value.Seal
+	codec  *value.Codec
+	prints *fingerprint.Key
+	arena  []byte // bbolt keeps the values until the end of the transaction
+	seal   value.Seal
 
 	before   map[string]weight  // by route, see DB.backlogs
 	backlogs map[string]*weight // those with changes
@@ -261,7 +263,7 @@ func (tx *writing) watch(c *WatchCut) error {
 		return err
 	}
 	if c.Reset {
-		for _, inner := range []string{objectsBucket, intentsBucket, orderBucket, statesBucket} {
+		for _, inner := range []string{objectsBucket, intentsBucket, orderBucket, statesBucket, printsBucket} {
 			if err := tx.drop(s, inner); err != nil {
 				return err
 			}
@@ -296,14 +298,20 @@ func (tx *writing) watch(c *WatchCut) error {
 	if err != nil {
 		return err
 	}
-	return tx.objects(objects, intents, c)
+	return tx.objects(name, objects, intents, c)
 }
 
-func (tx *writing) objects(objects shelf, intents intentShelves, c *WatchCut) error {
-	none := intents.none()
+func (tx *writing) objects(watch string, objects shelf, intents intentShelves, c *WatchCut) error {
+	none, prints := intents.none(), printsOf(tx, watch)
 	for _, id := range c.Deleted {
-		if err := tx.remove(objects, objectKey(id.Key)); err != nil {
+		key := objectKey(id.Key)
+		if err := tx.remove(objects, key); err != nil {
 			return err
+		}
+		if prints.Bucket != nil {
+			if err := tx.remove(prints, key); err != nil {
+				return err
+			}
 		}
 		if none {
 			continue
@@ -319,6 +327,12 @@ func (tx *writing) objects(objects shelf, intents intentShelves, c *WatchCut) er
 			}
 		}
 		if err := tx.put(objects, key, objectPayload(o, c.BareOnly)); err != nil {
+			return err
+		}
+		if c.BareOnly {
+			continue
+		}
+		if err := putPrints(tx, watch, &prints, key, o); err != nil {
 			return err
 		}
 	}

@@ -23,6 +23,9 @@ func (k *Key) PastOf(id, uid, prints string) *Past {
 	return &Past{k, uid, prints}
 }
 
+// IsUnknown reports whether there are no fingerprints.
+func (p *Past) IsUnknown() bool { return p.key == nil }
+
 // Recall returns the JSON text of the state, by its identity and a later state of the same object:
 //
 //   - a value that is equal to that of now is that of now

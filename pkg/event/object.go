@@ -75,6 +75,8 @@ const (
 type identity struct {
 	fields [identityFields]string
 	recall func(identity, now rawjson.Value) string // see AsBare
+
+	unknown bool
 }
 
 // ErrNoIdentity is the error of JSON that is not an object of a Kubernetes API.

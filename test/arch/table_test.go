@@ -96,7 +96,7 @@ var allowed = map[string][]string{
 
 	"pkg/index":           {"pkg/event", "pkg/config", "internal/expr", "internal/expr/equality", "internal/metrics"},
 	"pkg/filters":         {"pkg/event", "pkg/config", "internal/expr", "internal/expr/equality"},
-	"internal/checkpoint": {"internal/rawjson", "pkg/event", "internal/checkpoint/folder", "internal/checkpoint/value", "internal/checkpoint/statefile", "internal/checkpoint/frame"},
+	"internal/checkpoint": {"internal/fingerprint", "internal/rawjson", "pkg/event", "internal/checkpoint/folder", "internal/checkpoint/value", "internal/checkpoint/statefile", "internal/checkpoint/frame"},
 
 	"internal/checkpoint/frame":     {"internal/checkpoint/statefile", "internal/checkpoint/value"},
 	"internal/checkpoint/archive":   {"internal/checkpoint", "internal/checkpoint/folder", "internal/fileerr", "pkg/event"},
@@ -236,7 +236,7 @@ var allowed = map[string][]string{
 		"pkg/config", "pkg/event", "pkg/index", "pkg/informer",
 	},
 	"internal/router/state": {
-		"internal/fileerr", "internal/checkpoint", "internal/checkpoint/writer", "internal/compile", "internal/inspect/api", "internal/kv", "internal/metrics",
+		"internal/fileerr", "internal/checkpoint", "internal/checkpoint/writer", "internal/compile", "internal/fingerprint", "internal/inspect/api", "internal/kv", "internal/metrics",
 		"internal/pipeline", "internal/router/watches", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router/engine": {

@@ -147,9 +147,10 @@ func TestFormats(t *testing.T) {
 	// Guarantee: upgrade
 	present := fmt.Sprintf("testdata/format%d", checkpoint.Format)
 	if _, err := os.Stat(present); *update && errors.Is(err, fs.ErrNotExist) {
+		must.Succeed(t, os.Mkdir(present, 0o700))
+		must.Succeed(t, os.WriteFile(filepath.Join(present, hashKeyFile), bytes.Repeat([]byte("k"), hashKeySize), 0o600))
 		writeFormat(t, present)
 		must.Succeed(t, os.Remove(filepath.Join(present, File+".lock")))
-		must.Succeed(t, os.WriteFile(filepath.Join(present, hashKeyFile), bytes.Repeat([]byte("k"), hashKeySize), 0o600))
 	}
 	folders, err := filepath.Glob("testdata/format*")
 	if err != nil || !slices.Contains(folders, present) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/fingerprint"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -130,5 +131,12 @@ func (s *savedObjects) parse(o checkpoint.Object) *event.Object {
 		s.unreadable.Store(true)
 		return nil
 	}
-	return s.reduce(object)
+	if object = s.reduce(object); o.Bare {
+		past := o.Past
+		if past == nil {
+			past = &fingerprint.Past{}
+		}
+		object = object.AsBare(past.Recall, past.IsUnknown())
+	}
+	return object
 }

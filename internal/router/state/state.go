@@ -17,6 +17,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint/writer"
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
+	"github.com/deltarouter/deltarouter/internal/fingerprint"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
@@ -89,6 +90,7 @@ func Open(cfg config.State, around func(string, func() error) error, ship Shippi
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("state.dir: %w", err), db.Close())
 	}
+	checkpoint.SetKey(db, fingerprint.NewKey(hashKey))
 	s := &State{db: db, log: log, maxSize: int64(cfg.MaxSize), hashKey: hashKey, lossy: ship.Shipped != nil}
 	s.Writer = writer.New(db, s, log)
 	return s, nil

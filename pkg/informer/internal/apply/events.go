@@ -140,7 +140,7 @@ func (a *Applier) put(ctx context.Context, old, o *event.Object, rewound bool, a
 			a.apply(ctx, change{op: event.Added, now: o, applied: applied})
 	case old.ResourceVersion() == o.ResourceVersion() && o.ResourceVersion() != "" && (!rewound || identityOnly || !a.differs(old, o)):
 		if identityOnly || isIncomplete(a, old, o) {
-			a.cfg.State.FillIn(old, o, !identityOnly)
+			a.cfg.State.FillIn(old, o, !identityOnly || old.IsUnknown())
 		}
 		return true
 	case old.ResourceVersion() == "" && o.ResourceVersion() == "" && !a.differs(old, o):
@@ -150,9 +150,18 @@ func (a *Applier) put(ctx context.Context, old, o *event.Object, rewound bool, a
 	}
 	c := change{op: event.Updated, before: old, old: old, now: o, applied: applied}
 	if identityOnly {
-		c.old = nil
+		c.old = recalled(old, o)
 	}
 	return a.apply(ctx, c)
+}
+
+// recalled returns the former state of an object of which only the identity was restored, as far as
+// it is known; nil: not even that it is unknown can be said.
+func recalled(old, now *event.Object) *event.Object {
+	if !old.IsBare() {
+		return nil
+	}
+	return old.Recalled(now)
 }
 
 // remove applies a DELETED event. o is the last state of the object. The turn is held.

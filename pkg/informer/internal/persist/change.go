@@ -62,7 +62,7 @@ func (s *State) remove(c *Change) {
 }
 
 // FillIn completes an object of which the store has only some fields. The object itself has not
-// changed. save: the next cut has it; otherwise no cut may have more of it.
+// changed. save: the next cut has it; otherwise no cut may have more of it, or each has it already.
 func (s *State) FillIn(old, o *event.Object, save bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -108,7 +108,9 @@ func (s *State) SetResumeTarget(version string) {
 
 // IdentityOnly reports whether only the identity of an object of the store was restored. It is for
 // the watch's own goroutine.
-func (s *State) IdentityOnly(o *event.Object) bool { return s.identities && IsIdentity(o) }
+func (s *State) IdentityOnly(o *event.Object) bool {
+	return !s.cfg.IdentityOnly && o.IsBare() || s.identities && IsIdentity(o)
+}
 
 // keepsWhole reports whether whole objects are kept, as far as the configuration of the watch keeps
 // them.
