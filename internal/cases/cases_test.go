@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/tools/txtar"
 
 	"github.com/deltarouter/deltarouter/internal/cases"
@@ -29,12 +28,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/stdout"
 	"github.com/deltarouter/deltarouter/pkg/plugins/webhook"
 	"github.com/deltarouter/deltarouter/test/fakekind"
+	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the expectations in testdata")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // counter is a handler that counts its deltas in its own state. It fails for an object with the
 // label `fail`, and succeeds after that number of tries.

@@ -6,9 +6,8 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/test/leaks"
 )
 
 // TestMain is also the main function of the second process of some tests.
@@ -19,7 +18,7 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv("CHECKPOINT_LIMITED"); path != "" {
 		os.Exit(limited(path))
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // hold keeps the state file open until stdin is closed.

@@ -9,12 +9,11 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"go.uber.org/goleak"
-
 	"github.com/deltarouter/deltarouter/internal/gclimits"
+	"github.com/deltarouter/deltarouter/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // files has the content of files of a machine by their names.
 type files map[string]string

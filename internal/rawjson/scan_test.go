@@ -11,9 +11,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"go.uber.org/goleak"
-
 	"github.com/deltarouter/deltarouter/internal/rawjson"
+	"github.com/deltarouter/deltarouter/test/leaks"
 )
 
 func TestCheck(t *testing.T) {
@@ -177,4 +176,4 @@ func depth(data []byte) (deepest int) {
 	return deepest
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

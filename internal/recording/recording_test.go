@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/internal/recording"
+	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 var header = recording.Header{
 	Cluster: "test", Time: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Router: "dev",

@@ -24,11 +24,12 @@ import (
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/remote"
 	"github.com/deltarouter/deltarouter/test/kubelettest"
+	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
+	leaks.Main(m,
 		// After the end of a tunnel, this goroutine of the library waits a second for a reader.
 		goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"),
 		// This one of the kubelet stays if the tunnel ends before it has accepted the stream.

@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"testing"
 
-	"go.uber.org/goleak"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/deltarouter/deltarouter/pkg/authz"
+	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // TestRight shows the description of a right, and the question for it at the API server.
 func TestRight(t *testing.T) {

@@ -8,13 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/deltarouter/deltarouter/sdk/process"
 	"github.com/deltarouter/deltarouter/sdk/process/processtest"
+	"github.com/deltarouter/deltarouter/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func plugin(h process.Handler) process.Plugin { return process.Plugin{Setup: process.Handle(h)} }
 

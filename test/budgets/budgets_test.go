@@ -16,14 +16,13 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"go.uber.org/goleak"
-
+	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
 var update = flag.Bool("update", false, "write the budgets anew")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // tolerance is the part by which a figure may differ from its budget, in both directions.
 const tolerance = 0.02

@@ -13,8 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
+	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/natstest"
 )
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(c.Servers[0].Addr())
 		panic("on purpose")
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // TestCluster shows that a stream of three replicas keeps its messages while servers are killed,

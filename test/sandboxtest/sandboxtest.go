@@ -69,7 +69,7 @@ var shared struct {
 	err     error
 }
 
-// Runner is the interface of *testing.M; goleak.VerifyTestMain takes the same.
+// Runner is the interface of *testing.M; leaks.Main takes the same.
 type Runner interface{ Run() int }
 
 type runner struct{ m Runner }
@@ -81,7 +81,7 @@ func (r runner) Run() int {
 }
 
 // Wrap returns a Runner that stops the shared sandbox after the tests, for a TestMain that does
-// more than Main: goleak.VerifyTestMain(sandboxtest.Wrap(m)).
+// more than Main: leaks.Main(sandboxtest.Wrap(m)).
 func Wrap(m Runner) Runner { return runner{m} }
 
 // Main is the TestMain of a package that uses Start.

@@ -33,12 +33,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"go.uber.org/goleak"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"pgregory.net/rapid"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	// client-go slows down errors by a clock that all bubbles share, although each begins in the
 	// same year.
 	utilruntime.ErrorHandlers = nil
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // choose sets the number of schedules unless a flag sets it.

@@ -3,9 +3,8 @@ package election
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(sandboxtest.Wrap(m)) }
+func TestMain(m *testing.M) { leaks.Main(sandboxtest.Wrap(m)) }

@@ -20,13 +20,14 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fleet"
 	"github.com/deltarouter/deltarouter/internal/fleet/fence"
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/natstest"
 )
 
 func TestMain(m *testing.M) {
 	// nats.go leaves this goroutine if a put to the Object Store ends before the goroutine begins.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+	leaks.Main(m, goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
 }
 
 // patience limits the wait of a test. A successful test does not wait so long.

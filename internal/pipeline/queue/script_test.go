@@ -11,16 +11,16 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/tools/txtar"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/leaks"
 )
 
 var update = flag.Bool("update", false, "write the output of the scripts into testdata")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // TestScripts runs testdata/*.txtar: the file script has one command a line, the file output their
 // output. A delta is written as name@resourceVersion. The commands:

@@ -3,7 +3,7 @@ package route
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/deltarouter/deltarouter/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

@@ -5,13 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/deltarouter/deltarouter/internal/pipeline/schedule"
 	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/test/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 func TestPlan(t *testing.T) {
 	now := time.Unix(1000, 0)

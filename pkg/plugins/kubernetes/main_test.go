@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,12 +25,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/kubernetes"
+	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(sandboxtest.Wrap(m)) }
+func TestMain(m *testing.M) { leaks.Main(sandboxtest.Wrap(m)) }
 
 // kinds are the resources of the tests.
 var kinds = map[string]*event.Resource{

@@ -19,11 +19,11 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-plugin"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
 	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 	"github.com/deltarouter/deltarouter/sdk/process"
+	"github.com/deltarouter/deltarouter/test/leaks"
 )
 
 // roles are the plugins in the test's binary, by the argument that starts them.
@@ -97,7 +97,7 @@ func TestMain(m *testing.M) {
 			os.Exit(0)
 		}
 	}
-	goleak.VerifyTestMain(m)
+	leaks.Main(m)
 }
 
 // self returns the path and the SHA-256 of this binary, computed once.

@@ -13,13 +13,13 @@ import (
 	"time"
 
 	cloudevent "github.com/cloudevents/sdk-go/v2/event"
-	"go.uber.org/goleak"
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/stdout"
+	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -232,4 +232,4 @@ func TestNobodyReads(t *testing.T) {
 	must.Report(t, sink.Close(t.Context()))
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

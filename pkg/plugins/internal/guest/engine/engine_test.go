@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/tetratelabs/wazero"
-	"go.uber.org/goleak"
 
+	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -39,4 +39,4 @@ func TestInterpreted(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

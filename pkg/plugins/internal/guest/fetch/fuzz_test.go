@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/deltarouter/deltarouter/test/leaks"
 )
 
 // FuzzRequest: any text is rejected, or is a request to the host that is looked up in the grants.
@@ -48,4 +48,4 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/deltarouter/deltarouter/test/leaks"
 )
 
 // TestTail: for any writes, exactly the end is kept.
@@ -23,4 +23,4 @@ func TestTail(t *testing.T) {
 	}
 }
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaks.Main(m) }
