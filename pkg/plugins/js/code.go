@@ -31,6 +31,7 @@ func (c *code) describe(t *thrown, longest int) string {
 	if strings.Contains(message, "could not load module") {
 		message += ": a handler is one file: bundle its modules into it"
 	}
+	message += remedyForName(message)
 	found := c.frame().FindStringSubmatch(t.stack)
 	if found == nil {
 		return message
@@ -42,6 +43,28 @@ func (c *code) describe(t *thrown, longest int) string {
 		in = " (in " + printable.Text(name, longest) + ")"
 	}
 	return c.position(line, max(column, 1)) + ": " + message + in
+}
+
+var undefinedName = regexp.MustCompile(`^(?:ReferenceError: )?'?(\w+)'? is not defined`)
+
+// remedyForName completes the message about a name that browsers and Node.js define, and the engine
+// does not.
+func remedyForName(message string) string {
+	found := undefinedName.FindStringSubmatch(message)
+	if found == nil {
+		return ""
+	}
+	switch found[1] {
+	case "fetch", "XMLHttpRequest", "WebSocket":
+		return ": use ctx.http({url: …}), which allow.http grants"
+	case "setTimeout", "setInterval", "setImmediate":
+		return ": there are no timers; return ctx.retry(message, afterMs) to get the delta again later"
+	case "require", "module", "exports":
+		return ": a handler is one ES module: bundle its modules into it, and use export default"
+	case "process", "Deno":
+		return ": the environment is not visible; pass values with config, which is ctx.config"
+	}
+	return ""
 }
 
 // position returns file:line:column for an editor.

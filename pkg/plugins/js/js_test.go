@@ -138,6 +138,8 @@ func TestAnswers(t *testing.T) {
 		{"async that fails", `return (async () => { await null; throw new Error("late") })()`, `<source>:2: Error: late`},
 		{"a promise that is never settled", `return new Promise(() => {})`, `fail js "summary": updated pods default/web: the promise of the handler is never settled`},
 		{"an error", `throw new Error("on purpose")`, `Error: on purpose`},
+		{"fetch", `return fetch("https://a.example")`, `fetch is not defined: use ctx.http({url: …}), which allow.http grants`},
+		{"a timer", `setTimeout(() => {}, 1)`, `setTimeout is not defined: there are no timers; return ctx.retry(message, afterMs)`},
 		{"no error", `throw {a: 1}`, `threw {"a":1}`},
 		{"no data", `return [{type: "t"}]`, `TypeError: event 0 has no data`},
 		{"an unknown member", `return [{data: 1, extra: 2}]`, `event 0 has the member extra: an event is {type, subject, data}`},
