@@ -54,7 +54,7 @@ func active(_ context.Context, q api.ActiveQuery) (items []api.Active, more bool
 	case q.Route != "down":
 		return nil, false, &api.QueryError{Message: "there is no route " + q.Route, Unknown: true}
 	case q.After == (api.Active{}):
-		return []api.Active{{Source: "nodes", Name: "n1", Since: now.Add(-5 * time.Hour), State: "told", Reported: true, Remind: now.Add(150 * time.Minute), Repeats: 2}}, true, nil
+		return []api.Active{{Source: "nodes", Name: "n1", Since: now.Add(-5 * time.Hour), State: "entered", Reported: true, Remind: now.Add(150 * time.Minute), Repeats: 2}}, true, nil
 	}
 	return []api.Active{{Source: "pods", Namespace: "ns", Name: "p1", Since: now.Add(-3 * time.Hour), State: "pending", Due: now.Add(-time.Minute)}}, false, nil
 }
@@ -111,7 +111,7 @@ func TestGet(t *testing.T) {
 		{
 			args: []string{"-active", "down", "-api", addr},
 			stdout: "SOURCE  NAMESPACE  NAME  STATE    SINCE  DUE    REMINDER  REPEATS\n" +
-				"nodes   -          n1    told     5h     -      in 2h     2\npods    ns         p1    pending  3h     in 0s  -         0\n",
+				"nodes   -          n1    entered  5h     -      in 2h     2\npods    ns         p1    pending  3h     in 0s  -         0\n",
 		},
 		{args: []string{"-active", "down", "-o", "name", "-api", addr}, stdout: "n1\nns/p1\n"},
 		{args: []string{"-active", "down", "-o", "yaml", "-api", addr}, stdout: "\n- due: "},

@@ -58,7 +58,7 @@ func TestHostileNames(t *testing.T) {
 			return api.Status{Checks: []api.Check{{Name: "routes/r", Message: hostile}}}
 		},
 		Active: func(context.Context, api.ActiveQuery) ([]api.Active, bool, error) {
-			return []api.Active{{Source: "roles", Name: hostile, State: "told"}}, false, nil
+			return []api.Active{{Source: "roles", Name: hostile, State: "entered"}}, false, nil
 		},
 		Tap: func(_ context.Context, _ api.TapQuery, show func(api.Tapped) error) error {
 			return show(api.Tapped{Time: time.Now(), Op: "added", Source: "roles", Key: hostile, Route: "r", Verdict: "error", Reason: hostile})

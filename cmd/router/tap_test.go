@@ -19,7 +19,7 @@ func TestTap(t *testing.T) {
 		return errors.Join(show(api.Tapped{}), show(api.Tapped{
 			Time: at, Op: "added", Source: "pods", Key: "ns/a", Route: "r", Verdict: "no match", Why: "a ==\n  1", At: "c.yaml:1:2", Reason: "no such key", Missed: 2,
 		}), show(api.Tapped{
-			Time: at, Op: "updated", Source: "nodes", Key: "n", Route: "down", Verdict: "holds", State: "told", Since: at.Add(-time.Minute).UTC(), Due: at.Add(24 * time.Hour).UTC(),
+			Time: at, Op: "updated", Source: "nodes", Key: "n", Route: "down", Verdict: "holds", State: "entered", Since: at.Add(-time.Minute).UTC(), Due: at.Add(24 * time.Hour).UTC(),
 		}))
 	}
 	addr := serveControl(t, api.ControlConfig{Tap: show})
@@ -34,7 +34,7 @@ func TestTap(t *testing.T) {
 		{"-o yaml -api " + addr, 2, "", "-o yaml: write text or json."},
 		{"-route r -api " + addr, 1, "", "there is no route r"},
 		{"-api " + addr, 1, "… 2 more\n03:04:05.006 added pods ns/a  r: no match: a == 1  (c.yaml:1:2): no such key\n", "the router closed the tap"},
-		{"-api " + addr, 1, "updated nodes n  down: holds, told since 03:03:05, due at 2026-01-03 03:04:05\n", "the router closed the tap"},
+		{"-api " + addr, 1, "updated nodes n  down: holds, entered since 03:03:05, due at 2026-01-03 03:04:05\n", "the router closed the tap"},
 		{
 			"-color always -api " + addr, 1,
 			"\x1b[2m03:04:05.006\x1b[0m \x1b[32madded\x1b[0m pods \x1b[1mns/a\x1b[0m  r: \x1b[2mno match\x1b[0m: a == 1  (c.yaml:1:2): no such key\n", "closed",

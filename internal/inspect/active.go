@@ -33,7 +33,7 @@ func Active(ctx context.Context, p *pipeline.Pipeline, inv *Inventory, q api.Act
 		h := &page[i]
 		a := api.Active{
 			Source: h.Source, Namespace: h.Key.Namespace, Name: h.Key.Name, UID: h.UID, Since: h.Since.UTC(), State: h.State,
-			Reported: h.State == "told", Repeats: h.Repeat,
+			Reported: h.State == "entered", Repeats: h.Repeat,
 		}
 		if h.State == "pending" || h.State == "gone" {
 			a.Due = h.Due.UTC()

@@ -57,7 +57,7 @@ func TestActive(t *testing.T) {
 		}
 		pass(time.Minute + time.Hour)
 		page, _, _ := b.Active("r", pipeline.Holding{}, 1)
-		if h := page[0]; h.State != "told" || h.Repeat != 1 || !h.Due.Equal(began.Add(time.Minute+2*time.Hour)) {
+		if h := page[0]; h.State != "entered" || h.Repeat != 1 || !h.Due.Equal(began.Add(time.Minute+2*time.Hour)) {
 			t.Errorf("got %+v", h)
 		}
 		for _, name := range []string{"plain", "none"} {

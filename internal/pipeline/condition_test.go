@@ -458,7 +458,7 @@ func TestConditionAgain(t *testing.T) {
 			pass(time.Second)
 		}
 		expectData(t, s, "entered a@1", "entered a@1 repeat 1")
-		if all, _, ok := b.Active("r", pipeline.Holding{}, 10); !ok || len(all) != 1 || all[0].Key.Name != "a" || all[0].State != "told" || all[0].Repeat != 1 {
+		if all, _, ok := b.Active("r", pipeline.Holding{}, 10); !ok || len(all) != 1 || all[0].Key.Name != "a" || all[0].State != "entered" || all[0].Repeat != 1 {
 			t.Errorf("active: %+v, %v", all, ok)
 		}
 	})

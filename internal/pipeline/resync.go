@@ -82,7 +82,7 @@ func (p *Pipeline) Wants(ctx context.Context, name string, d *event.Delta) (bool
 		return false, ErrDownstream
 	case c.HasCondition():
 		h, ok := r.Conditions().Of(d.Source, d.Key())
-		return ok && h.State == "told", ctx.Err()
+		return ok && h.State == "entered", ctx.Err()
 	case !c.Table.Sees(0, d):
 		return false, ctx.Err()
 	case !c.Table.Ready(0):

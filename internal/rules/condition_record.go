@@ -291,7 +291,7 @@ type Description struct {
 
 // Describe returns the description of a condition as of now.
 func (c *Condition) Describe(now time.Time) Description {
-	d := Description{Since: c.start(now), State: [...]string{"over", "pending", "told", "skipped", "suppressed", "failing"}[c.state], Repeat: int(c.repeat)}
+	d := Description{Since: c.start(now), State: [...]string{"over", "pending", "entered", "skipped", "suppressed", "failing"}[c.state], Repeat: int(c.repeat)}
 	if c.awaits() {
 		d.Due = c.onClock(now).Add(c.At() - c.since)
 	}

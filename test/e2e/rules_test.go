@@ -105,7 +105,7 @@ func TestRuleNodeNotReady(t *testing.T) {
 	if pending := r.Metric(t, `deltarouter_route_pending_objects{route="node-not-ready"}`); pending != 1 {
 		t.Errorf("%v are pending", pending)
 	}
-	for route, state := range map[string]string{"node-not-ready": `"state":"pending","reported":false,"due":"`, "probe": `"state":"told","reported":true,"remind":"`} {
+	for route, state := range map[string]string{"node-not-ready": `"state":"pending","reported":false,"due":"`, "probe": `"state":"entered","reported":true,"remind":"`} {
 		out, code := routertest.Control(t, file, "get", "-active", route, "-o", "json")
 		if code != 0 || !strings.Contains(out, state) || !strings.Contains(out, `"source":"nodes","name":"`+name) {
 			t.Errorf("exit code %d, %s", code, out)

@@ -17,7 +17,7 @@ type Holding struct {
 	UID    string
 	Since  time.Time
 	Due    time.Time // of the next report; zero: none is scheduled
-	// pending, told (reported), skipped (it held before the route began) or suppressed (by a
+	// pending, entered (reported), skipped (it held before the route began) or suppressed (by a
 	// limit); or gone (a held delete)
 	State  string
 	Repeat int // the number of reminders reported
