@@ -38,9 +38,11 @@ func (p *Plan) keep(kinds []plugins.HandlerKind) {
 		}
 		p.Sources[name] = source
 	}
+	pairs := pairsOfSharing(p.Sources)
 	for shared := true; shared; {
 		shared = false
-		for a, b := range pairsOfSharing(p.Sources) {
+		for _, pair := range pairs {
+			a, b := pair[0], pair[1]
 			if one, other := p.Sources[a], p.Sources[b]; !one.Kept.Equal(other.Kept) {
 				name := fmt.Sprintf("source %s, which has the same watch", b)
 				one.Readers = slices.DeleteFunc(one.Readers, func(r Reader) bool { return r.Name == name })
@@ -52,19 +54,29 @@ func (p *Plan) keep(kinds []plugins.HandlerKind) {
 	}
 }
 
-// pairsOfSharing yields the names of sources that have a watch in common, in both orders.
-func pairsOfSharing(sources map[string]Source) func(yield func(a, b string) bool) {
+// pairsOfSharing returns the names of sources that have a watch in common, in both orders. Its time
+// grows with the sources and the pairs, not with the square of the sources.
+func pairsOfSharing(sources map[string]Source) (pairs [][2]string) {
+	users := make(map[informer.Spec][]string)
 	names := slices.Sorted(maps.Keys(sources))
-	return func(yield func(a, b string) bool) {
-		for _, a := range names {
-			for _, b := range names {
-				common := func(spec informer.Spec) bool { return slices.Contains(sources[b].Specs, spec) }
-				if a != b && slices.ContainsFunc(sources[a].Specs, common) && !yield(a, b) {
-					return
-				}
+	for _, name := range names {
+		for _, spec := range sources[name].Specs {
+			users[spec] = append(users[spec], name)
+		}
+	}
+	for _, a := range names {
+		var others []string
+		for _, spec := range sources[a].Specs {
+			others = append(others, users[spec]...)
+		}
+		slices.Sort(others)
+		for _, b := range slices.Compact(others) {
+			if a != b {
+				pairs = append(pairs, [2]string{a, b})
 			}
 		}
 	}
+	return pairs
 }
 
 // readers returns the consumers of the objects of a source.

@@ -176,10 +176,21 @@ func (c *Config) names(kind string) []string {
 	return sortedKeys(c.Sinks)
 }
 
+// has reports whether there is a part of a kind.
+func (c *Config) has(kind, name string) bool {
+	switch kind {
+	case kindSource:
+		return c.Sources[name] != nil
+	case kindHandler:
+		return c.Handlers[name] != nil
+	}
+	return c.Sinks[name] != nil
+}
+
 // checkReferences checks that the named parts exist.
 func (c *Config) checkReferences(n Node, names []string, kind string) (problems Problems) {
 	for i, item := range n.Items() {
-		if i < len(names) && names[i] != "" && !slices.Contains(c.names(kind), names[i]) {
+		if i < len(names) && names[i] != "" && !c.has(kind, names[i]) {
 			problems = append(problems, item.Problemf("%s", c.missing(kind, names[i])))
 		}
 	}
@@ -189,7 +200,7 @@ func (c *Config) checkReferences(n Node, names []string, kind string) (problems 
 // missing is the message about a part that does not exist, or that a fragment may not use.
 func (c *Config) missing(kind, name string) string {
 	known := c.names(kind)
-	if c.main == nil || !slices.Contains(c.main.names(kind), name) {
+	if c.main == nil || !c.main.has(kind, name) {
 		return fmt.Sprintf("there is no %s %q%s", kind, name, similar.Suggest(name, known))
 	}
 	return c.of.notGranted(kind, name, known)

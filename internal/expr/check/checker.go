@@ -25,6 +25,7 @@ type Checker struct {
 	Types  *typeset.Set
 	Infos  map[string]*jsonval.TypeInfo // the known types of the objects, by source
 	texts  map[string]string            // of the defines
+	typed  []cel.EnvOption              // a variable of each type of objects, see Scope.typeCalls
 	// One expression is checked at a time, so that the missed fields belong to it.
 	checking sync.Mutex
 }
@@ -43,6 +44,7 @@ func New(base *cel.Env, known map[string]*schema.Type, defines map[string]string
 			c.Infos[source] = c.Types.Infos.Of(t)
 		}
 	}
+	c.declareTypes()
 	untyped, err := c.newScope(base, "", cel.DynType)
 	if err != nil {
 		return nil, err
@@ -61,6 +63,18 @@ func New(base *cel.Env, known map[string]*schema.Type, defines map[string]string
 		}
 	}
 	return c, nil
+}
+
+// declareTypes makes the variables of the types once for all scopes: there are as many scopes as
+// sources.
+func (c *Checker) declareTypes() {
+	declared := make(map[string]bool)
+	for _, source := range slices.Sorted(maps.Keys(c.Infos)) {
+		if t := c.Types.CELType(c.Infos[source].Schema); !declared[t.TypeName()] {
+			declared[t.TypeName()] = true
+			c.typed = append(c.typed, cel.Variable(syntax.Prefix+t.TypeName(), t))
+		}
+	}
 }
 
 // NewForEvents returns a checker of expressions about events alone. Its only scope has the

@@ -28,13 +28,7 @@ func (c *Checker) newScope(base *cel.Env, source string, object *cel.Type) (*Sco
 	s := &Scope{checker: c, source: source, defines: make(map[string]*define), failed: make(map[string]*celerr.CompileError)}
 	var err error
 	options := append(variables(object), cel.CustomTypeProvider(c.Types))
-	declared := make(map[string]bool)
-	for _, source := range slices.Sorted(maps.Keys(c.Infos)) { // see typeCalls
-		if t := c.Types.CELType(c.Infos[source].Schema); !declared[t.TypeName()] {
-			declared[t.TypeName()] = true
-			options = append(options, cel.Variable(syntax.Prefix+t.TypeName(), t))
-		}
-	}
+	options = append(options, c.typed...)
 	if s.CEL, err = base.Extend(options...); err != nil {
 		return nil, fmt.Errorf("CEL environment: %w", err)
 	}
