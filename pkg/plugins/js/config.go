@@ -29,6 +29,7 @@ type handlerConfig struct {
 	SHA256 string        `yaml:"sha256" doc:"SHA-256 of the file, in hexadecimal digits. A file with another content is not loaded. Required with the flag -require-digests."`
 	Engine string        `yaml:"engine,path" doc:"File of the engine, quickjs.wasm of the npm package quickjs-wasi 3.6.2, for a router that was built without it."`
 	Fresh  bool          `yaml:"fresh" doc:"Each delta finds the state after the start: no variable keeps a value from one delta to the next. Takes about 40 µs per delta."`
+	Large  string        `yaml:"largeIntegers" default:"number" enum:"number text" doc:"What integers beyond 2^53 become, which a number of JavaScript does not have exactly. number: the nearest number, as JSON.parse does. text: a text with their digits, for BigInt(text)."`
 	Config config.Node   `yaml:"config" doc:"Any value, which the handler gets as ctx.config."`
 	Fields []string      `yaml:"fields" doc:"The fields that the handler gets of each object, as in status.phase or metadata.labels[\"app.kubernetes.io/name\"]. Fewer fields make a delta cheaper for a handler that decodes objects. apiVersion, kind, and name, namespace, uid and resourceVersion of the metadata are added. Absent or empty: all fields."`
 	Allow  host.Allow    `yaml:"allow" doc:"The grants of the handler."`
@@ -47,6 +48,7 @@ sha256: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08   # sha
 #   export default (delta, ctx) => [{data: {pod: delta.name}}];
 engine: ./quickjs.wasm    # only for a router that was built without it
 fresh: false
+largeIntegers: number
 config: {threshold: 3}
 ` + guest.Example,
 	}}
@@ -160,7 +162,7 @@ func (kind) Open(ctx context.Context, node config.Node, env plugins.HandlerEnv) 
 		return nil, err
 	}
 	h, err := guest.New(ctx, guest.Description{Kind: "js", Digest: digest, Fields: c.Fields}, engine.Settings{
-		Module: module, Protocol: protocol{code: code, fresh: c.Fresh}, Config: string(handlerConfig), Limits: c.Limits,
+		Module: module, Protocol: protocol{code: code, fresh: c.Fresh, large: c.Large}, Config: string(handlerConfig), Limits: c.Limits,
 		Host: host.New(c.Allow, string(handlerConfig), &c.Limits, env), Env: env, Shared: compiled(),
 	})
 	if err != nil {

@@ -159,6 +159,27 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestLargeIntegers: integers beyond 2^53 are the nearest number, or a text with their digits; other
+// numbers, and digits within texts, stay as they are.
+func TestLargeIntegers(t *testing.T) {
+	const values = `[9007199254740991, 9007199254740993, -9007199254740993, 18446744073709551615, 0.12345678901234567, 12345678901234567.5, 1e300, "9007199254740993", "\\\"9007199254740993, 9007199254740993"]`
+	for setting, want := range map[string]string{
+		"": `ok /=[9007199254740991,9007199254740992,-9007199254740992,18446744073709552000,0.12345678901234566,12345678901234568,1e+300,` +
+			`"9007199254740993","\\\"9007199254740993, 9007199254740993"]`,
+		"largeIntegers: text\n": `ok /=[9007199254740991,"9007199254740993","-9007199254740993","18446744073709551615",0.12345678901234566,12345678901234568,1e+300,` +
+			`"9007199254740993","\\\"9007199254740993, 9007199254740993"]`,
+	} {
+		h := newHost().open(t, source(`return [{data: delta.object.values}]`, setting))
+		o, err := event.ParseObject(&event.Resource{Kind: "Pod"}, `{"metadata":{"name":"web","namespace":"default"},"values":`+values+`}`)
+		must.Succeed(t, err)
+		results, err := h.Handle(t.Context(), []*event.Delta{{Source: "pods", Op: event.Added, New: o}})
+		must.Succeed(t, err)
+		if got := describe(results[0]); got != want {
+			t.Errorf("%s: got  %s\nwant %s", setting, got, want)
+		}
+	}
+}
+
 // TestPositions shows that errors name the place in the user's source.
 func TestPositions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "handler.js")

@@ -1,11 +1,18 @@
 // The environment of a handler, evaluated before its code. The host calls the result with its
 // functions, and gets the functions that it calls. The code of the handler cannot reach these.
-(function (hostLog, hostLookup, hostHTTP, hostLoad, hostStore, hostRemove, hostSeed, config) {
+(function (hostLog, hostLookup, hostHTTP, hostLoad, hostStore, hostRemove, hostSeed, config, largeIntegers) {
   'use strict';
-  const { parse, stringify } = JSON;
+  const { parse: parseJSON, stringify } = JSON;
   const { defineProperty, freeze, keys: members } = Object;
   const { isArray } = Array;
   const text = String;
+
+  // A number of JavaScript has no integer beyond 2^53 exactly.
+  const { isSafeInteger } = Number;
+  const token = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?/g;
+  const quoted = (number) => (/^-?\d{16,}$/.test(number) && !isSafeInteger(+number) ? '"' + number + '"' : number);
+  const exact = (json) => parseJSON(/\d{16}/.test(json) ? json.replace(token, quoted) : json);
+  const parse = largeIntegers === 'text' ? exact : parseJSON;
 
   // An answer of the host is '+' and a text, or the number of an error.
   const errors = {

@@ -25,7 +25,8 @@ const (
 // protocol is how the host speaks with the engine. It implements [engine.Protocol].
 type protocol struct {
 	code  code
-	fresh bool // each delta finds the state after the start
+	fresh bool   // each delta finds the state after the start
+	large string // largeIntegers
 }
 
 var _ engine.Protocol = protocol{}
@@ -102,7 +103,8 @@ func (f imported) Call(ctx context.Context, _ api.Module, stack []uint64) {
 	}
 }
 
-// hostNames returns the functions of the host, in the order of the parameters of prelude.js.
+// hostNames returns the functions of the host, in the order of the parameters of prelude.js. The
+// configuration of the handler and largeIntegers follow.
 func hostNames() []string {
 	return []string{"log", "lookup", "http", "load", "store", "remove", "seed"}
 }

@@ -32,7 +32,8 @@ type session struct {
 	code    code
 	limits  *limits.Limits
 	fresh   bool
-	changed bool // since the start or the last revival
+	changed bool   // since the start or the last revival
+	large   string // largeIntegers
 
 	// Values of the engine that last as long as the instance.
 	undefined, handle, settle uint64
@@ -47,7 +48,7 @@ var _ engine.Reviver = (*session)(nil)
 // Attach implements [engine.Protocol]: it starts the engine, and evaluates the code of the handler.
 func (p protocol) Attach(ctx context.Context, in *engine.Instance) (host.Session, error) {
 	settings := in.Settings()
-	s := &session{vm: newVM(in.Module()), code: p.code, limits: &settings.Limits, fresh: p.fresh}
+	s := &session{vm: newVM(in.Module()), code: p.code, limits: &settings.Limits, fresh: p.fresh, large: p.large}
 	s.vm.explain = in.Explain
 	s.within = newVM(in.Module())
 	ctx = context.WithValue(ctx, withinKey{}, s.within)
@@ -122,11 +123,14 @@ func (s *session) prepare(ctx context.Context, config string) (uint64, error) {
 		}
 		args = append(args, f)
 	}
-	text, err := v.newString(ctx, config)
-	if err != nil {
-		return 0, err
+	for _, setting := range []string{config, s.large} {
+		text, err := v.newString(ctx, setting)
+		if err != nil {
+			return 0, err
+		}
+		args = append(args, text)
 	}
-	return v.invoke(ctx, environment, s.undefined, append(args, text)...)
+	return v.invoke(ctx, environment, s.undefined, args...)
 }
 
 // evaluate evaluates the code of the handler and returns the namespace of its module.
