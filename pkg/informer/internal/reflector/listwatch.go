@@ -143,6 +143,9 @@ func (lw *listerWatcher) WatchWithContext(ctx context.Context, opts metav1.ListO
 			lw.quirks.unfinished.Store(0)
 			return nil, lw.noInitialEvents()
 		}
+		if err := lw.quirks.calm(ctx, lw.cfg.Backoff); err != nil {
+			return nil, err
+		}
 		if opts.ResourceVersion != "" && lw.tooOld(opts.ResourceVersion) {
 			opts.ResourceVersion = lw.cfg.State.Position.Applied()
 		}

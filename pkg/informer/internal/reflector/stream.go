@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/deltarouter/deltarouter/internal/backoff"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
@@ -42,6 +43,31 @@ type quirks struct {
 	slow atomic.Int32
 	// unfinished counts the last streams of initial events that ended without the mark of their end.
 	unfinished atomic.Int32
+	// failures counts all such streams since one was complete.
+	failures atomic.Int32
+}
+
+// calm waits before a stream of initial events, longer with each one that failed. It returns the
+// error of ctx.
+func (q *quirks) calm(ctx context.Context, policy backoff.Policy) error {
+	n := q.failures.Load()
+	if n == 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(policy.Delay(int(n)))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// failedInitial records a stream of initial events that ended without the mark of their end.
+func (q *quirks) failedInitial() {
+	q.unfinished.Add(1)
+	q.failures.Add(1)
 }
 
 // maxSlow bounds the doublings of the waits: half an hour for the header of an answer.
@@ -235,6 +261,7 @@ func (r *reader) failed(err error) {
 	case client.IsExpired(err):
 		r.cfg.Health.expected(err)
 	case r.initial:
+		r.quirks.failedInitial()
 		r.cfg.Health.failing(stepList, err)
 	default:
 		r.cfg.Health.failing(stepStream, err)
@@ -258,6 +285,7 @@ func (r *reader) begin(e *watch.Event) (version string) {
 		if o.Annotations != nil {
 			r.initial = false
 			r.quirks.unfinished.Store(0)
+			r.quirks.failures.Store(0)
 			r.lag.end()
 			r.limit.Stop()
 			r.events.Calm()
@@ -358,7 +386,7 @@ func (r *reader) ended(err error) {
 	switch {
 	case r.told:
 	case r.initial:
-		r.quirks.unfinished.Add(1)
+		r.quirks.failedInitial()
 		if foreign {
 			r.cfg.Health.failing(stepList, err)
 		} else {
