@@ -213,6 +213,12 @@ func TestCacheMetadata(t *testing.T) {
 	if want := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"default","uid":"u","resourceVersion":"5","labels":{"app":""}}}`; text != want {
 		t.Errorf("stored %s\nwant   %s", text, want)
 	}
+	a.awaitWatch()
+	a.put("default/b", "web", `,"spec":{"x":1}`) // a server that sends more than was requested
+	r.sink.want(t, false, "added pods default/b")
+	if text := string(r.store.Get(event.Key{Namespace: "default", Name: "b"}).JSON()); strings.Contains(text, "spec") {
+		t.Errorf("stored %s", text)
+	}
 	r.stop()
 	if !strings.Contains(accepted[0], "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1") {
 		t.Error("accepted", accepted)

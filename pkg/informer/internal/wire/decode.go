@@ -111,8 +111,12 @@ func NewDecoder(format *Format, resource *event.Resource, below ...string) *Deco
 	at := func(keys ...string) []string { return append(below[:len(below):len(below)], keys...) }
 	d.finder.Find(idAPIVersion, at("apiVersion")...)
 	d.finder.Find(idKind, at("kind")...)
-	d.finder.Find(idSpec, at("spec")...)
-	d.finder.Find(idStatus, at("status")...)
+	if format.MetadataOnly { // some servers send the rest although it was not requested
+		d.finder.SkipOthers(idCut, []string{"metadata"}, below...)
+	} else {
+		d.finder.Find(idSpec, at("spec")...)
+		d.finder.Find(idStatus, at("status")...)
+	}
 	if format.Within != nil {
 		d.finder.Find(idNamespace, at("metadata", "namespace")...)
 	}
