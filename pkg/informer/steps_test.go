@@ -77,6 +77,9 @@ func TestReasonOfStep(t *testing.T) {
 			a.onRequest(nil)
 			a.put("default/a", "db")
 			eventually(t, "it is over", func() bool { s, _ := r.factory.Status("pods"); return s.Reason == "" })
+			if log := r.log.String(); strings.Contains(log, "level=WARN msg=client-go") {
+				t.Errorf("client-go repeats the reasons:\n%s", log)
+			}
 		})
 	}
 }

@@ -19,11 +19,15 @@ func QuietKlog(log *slog.Logger) (restore func()) {
 
 // KlogTo returns a logger for client-go that writes to log, without the objects that client-go
 // adds: it keeps only texts, numbers, times and errors, and of all other values the type.
-func KlogTo(log *slog.Logger) klog.Logger { return klog.New(&sink{log: log}) }
+func KlogTo(log *slog.Logger) klog.Logger { return klog.New(&sink{log: log, errors: slog.LevelWarn}) }
+
+// klogOf is [KlogTo] for a Reflector: the Health logs the reason of each of its errors once.
+func klogOf(log *slog.Logger) klog.Logger { return klog.New(&sink{log: log, errors: slog.LevelDebug}) }
 
 // sink implements klog.LogSink. Its methods have no context to pass on.
 type sink struct {
-	log *slog.Logger
+	log    *slog.Logger
+	errors slog.Level // of errors and warnings
 }
 
 // Init implements klog.LogSink.
@@ -46,7 +50,7 @@ func severity(level int) slog.Level {
 func (s *sink) Info(level int, msg string, kv ...any) {
 	severity := severity(level)
 	if text, ok := strings.CutPrefix(msg, "Warning: "); ok {
-		msg, severity = text, slog.LevelWarn
+		msg, severity = text, s.errors
 	}
 	s.log.LogAttrs(context.Background(), severity, "client-go", attrs(msg, kv)...) //nolint:forbidigo // see sink
 }
@@ -57,7 +61,7 @@ func (s *sink) Error(err error, msg string, kv ...any) {
 	if err != nil {
 		all = append(all, slog.String("err", err.Error()))
 	}
-	s.log.LogAttrs(context.Background(), slog.LevelWarn, "client-go", all...) //nolint:forbidigo // see sink
+	s.log.LogAttrs(context.Background(), s.errors, "client-go", all...) //nolint:forbidigo // see sink
 }
 
 // WithValues implements klog.LogSink.
@@ -66,7 +70,7 @@ func (s *sink) WithValues(kv ...any) klog.LogSink {
 	for _, attr := range attrs("", kv)[1:] {
 		log = log.With(attr)
 	}
-	return &sink{log: log}
+	return &sink{log: log, errors: s.errors}
 }
 
 // WithName implements klog.LogSink. The name is among the values anyway.

@@ -102,7 +102,7 @@ func (r *Reflector) reflect(ctx context.Context) {
 		r.cfg.Plan.MustListLatest()
 		r.cfg.Health.noteAsked()
 	}
-	logger := KlogTo(r.cfg.Log)
+	logger := klogOf(r.cfg.Log)
 	lw := &listerWatcher{cfg: r.cfg, prober: r.prober, quirks: &r.quirks, running: &r.running, gone: gone}
 	inner := cache.NewReflectorWithOptions(lw, nil, r.cfg.Sink.Store(ctx), cache.ReflectorOptions{
 		Name: r.cfg.Name, TypeDescription: client.ResourceName(r.cfg.Target.GVR), Logger: &logger, Clock: stopClock{ctx: ctx},
