@@ -2,12 +2,15 @@ package client
 
 import (
 	"crypto/sha256"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -18,6 +21,15 @@ import (
 
 // credentialsLook is the interval at which the files of the credentials are checked for changes.
 const credentialsLook = 5 * time.Second
+
+// MaxPause returns the longest pause before a request that has failed is repeated, by default most.
+// If other credentials may help, it is as long as a change of them takes to be noticed.
+func MaxPause(most time.Duration, err error) time.Duration {
+	if apierrors.IsUnauthorized(err) || errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(tls.AlertError)) {
+		return min(most, credentialsLook)
+	}
+	return most
+}
 
 // loader reads the configuration of a client, and returns the files that it consists of.
 type loader func() (cfg *rest.Config, files []string, err error)

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sinktest"
@@ -158,4 +160,34 @@ func TestTokenChanges(t *testing.T) {
 	reaches(t, c, "401")
 	g.Close()
 	reaches(t, c, "it names another server, https://elsewhere.example:6443: restart the router to use that")
+}
+
+// The pause after an error that other credentials may end is no longer than the time in which a
+// change of them is noticed.
+func TestPauseForCredentials(t *testing.T) {
+	server := newGuarded(t, nil)
+	token := "right"
+	server.token.Store(&token)
+	failure := func(config *rest.Config) error {
+		c, err := For(config)
+		must.Succeed(t, err)
+		defer c.Close()
+		_, err = c.Identity(t.Context())
+		return err
+	}
+	insecure := rest.TLSClientConfig{Insecure: true}
+	down := httptest.NewServer(http.NotFoundHandler())
+	down.Close()
+	for name, c := range map[string]struct {
+		config *rest.Config
+		want   time.Duration
+	}{
+		"token":   {&rest.Config{Host: server.URL, TLSClientConfig: insecure, BearerToken: "wrong"}, credentialsLook},
+		"CA":      {&rest.Config{Host: server.URL, BearerToken: token}, credentialsLook},
+		"refused": {&rest.Config{Host: down.URL}, time.Minute},
+	} {
+		if err := failure(c.config); err == nil || MaxPause(time.Minute, err) != c.want {
+			t.Errorf("%s: %v after %v, want %v", name, MaxPause(time.Minute, err), err, c.want)
+		}
+	}
 }

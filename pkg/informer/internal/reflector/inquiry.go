@@ -121,6 +121,7 @@ func (i *Inquiry) ask(ctx context.Context, try func() error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
+		pause.Max = client.MaxPause(i.backoff.Max, err)
 		if err := pause.Wait(ctx, client.RetryAfter(err)); err != nil {
 			return err
 		}

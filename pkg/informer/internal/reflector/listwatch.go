@@ -301,6 +301,7 @@ func (lw *listerWatcher) retry(ctx context.Context, of step, try func() error) e
 			return err
 		}
 		lw.cfg.Health.failing(of, err)
+		pause.Max = client.MaxPause(lw.cfg.Backoff.Max, err)
 		if err := pause.Wait(ctx, client.RetryAfter(err)); err != nil {
 			return err
 		}

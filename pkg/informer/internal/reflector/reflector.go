@@ -76,7 +76,7 @@ func (r *Reflector) resolve(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
-		pause.Max = r.cfg.Backoff.Max
+		pause.Max = client.MaxPause(r.cfg.Backoff.Max, err)
 		if errors.Is(err, client.ErrAbsent) {
 			pause.Max = min(pause.Max, absentPoll)
 			if err = absent.missed(ctx); errors.Is(err, client.ErrAbsent) {
