@@ -81,7 +81,7 @@ func parseSpeed(text string) (float64, error) {
 }
 
 func replayFrom(ctx context.Context, path string, made compile.Components, opts simulate.ReplayOptions, log *slog.Logger, stderr io.Writer) error {
-	o, problems := simulate.NewOffline(ctx, path, "", made, "", log)
+	o, problems := simulate.NewOffline(ctx, path, "", made, compile.UserCache(), log)
 	if len(problems) > 0 {
 		return problems
 	}

@@ -194,9 +194,23 @@ func golden(t *testing.T, name string, archive *txtar.Archive) {
 	}
 }
 
-// TestCompiledOnce shows that all cases of a run share a folder for compiled handlers, which is
-// removed afterwards.
+// TestCompiledOnce shows that all cases of a run share a folder for compiled handlers: that of the
+// user, or a temporary one, which is removed afterwards.
 func TestCompiledOnce(t *testing.T) {
+	home := t.TempDir()
+	for variable, left := range map[string]bool{"": false, home: true} {
+		t.Setenv("HOME", variable)
+		t.Setenv("XDG_CACHE_HOME", variable)
+		folder := sharedFolder(t)
+		if _, err := os.Stat(folder); left != (err == nil) || left != strings.HasPrefix(folder, home) {
+			t.Errorf("%s with the home %q: %v", folder, variable, err)
+		}
+	}
+}
+
+// sharedFolder runs cases, and returns the folder for compiled handlers.
+func sharedFolder(t *testing.T) string {
+	t.Helper()
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
 		"a.yaml": `version: 1
@@ -227,11 +241,10 @@ routes: [{name: r, from: pods, handler: h, to: out}]
 	if len(folders) != 3 || len(slices.Compact(folders)) != 1 {
 		t.Errorf("folders: %v", folders)
 	}
-	for _, folder := range []string{folders[0], "state"} {
-		if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s is left: %v", folder, err)
-		}
+	if _, err := os.Stat("state"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the state folder was made: %v", err)
 	}
+	return folders[0]
 }
 
 // TestTimeoutBeginsWithTheCase shows that the timeout of a case excludes the time for opening a

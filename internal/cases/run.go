@@ -52,11 +52,14 @@ func Run(ctx context.Context, opts Options) (sum Summary, err error) {
 	if err != nil {
 		return sum, err
 	}
-	cache, err := os.MkdirTemp("", "router-test-")
-	if err != nil {
-		return sum, fmt.Errorf("a folder for compiled handlers cannot be created: %w: set TMPDIR to a folder of this user", fileerr.Cause(err))
+	cache := compile.UserCache()
+	if cache == "" {
+		cache, err = os.MkdirTemp("", "router-test-")
+		if err != nil {
+			return sum, fmt.Errorf("a folder for compiled handlers cannot be created: %w: set TMPDIR to a folder of this user", fileerr.Cause(err))
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(cache)) }()
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(cache)) }()
 	r := &runner{Options: opts, cache: cache, configs: make(map[string]*simulate.Offline)}
 	for i, file := range files {
 		r.done, r.total = int64(i)*fileParts, int64(len(files))*fileParts

@@ -19,9 +19,12 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	must.Succeed(t, folder.Check(dir))
-	must.Succeed(t, os.Chmod(dir, 0o1777)) //nolint:gosec // as /tmp
-	if err := folder.Check(dir); err == nil || !strings.Contains(err.Error(), "as "+filepath.Join(dir, "deltarouter")+",") {
-		t.Errorf("got %v", err)
+	inside := "name a folder in it, as " + filepath.Join(dir, "deltarouter") + ", which the router makes"
+	for mode, want := range map[os.FileMode]string{0o777 | os.ModeSticky: inside, 0o777: inside + ", or run chmod o-w " + dir} {
+		must.Succeed(t, os.Chmod(dir, mode))
+		if err := folder.Check(dir); err == nil || !strings.HasSuffix(err.Error(), ": "+want) {
+			t.Errorf("%v: got %v", mode, err)
+		}
 	}
 	file := filepath.Join(dir, "file")
 	must.Succeed(t, os.WriteFile(file, nil, 0o600))

@@ -26,10 +26,12 @@ func Check(dir string) error {
 		return fmt.Errorf("%s is not a folder", dir)
 	case ok && int(stat.Uid) != uid && stat.Uid != 0:
 		return fmt.Errorf("%s belongs to the user %d and the router runs as %d: chown it, or name a folder of the router's own", dir, stat.Uid, uid)
-	case info.Mode()&0o002 != 0 && info.Mode()&os.ModeSticky == 0:
-		return fmt.Errorf("every user of this machine may write to %s: run chmod o-w %s, or name a folder of the router's own", dir, dir)
-	case info.Mode()&0o002 != 0: // as /tmp, which is for everybody
-		return fmt.Errorf("every user of this machine may write to %s: name a folder in it, as %s, which the router makes", dir, filepath.Join(dir, "deltarouter"))
+	case info.Mode()&0o002 != 0:
+		remedy := fmt.Sprintf("name a folder in it, as %s, which the router makes", filepath.Join(dir, "deltarouter"))
+		if info.Mode()&os.ModeSticky == 0 { // not meant for everybody, as /tmp is
+			remedy += ", or run chmod o-w " + dir
+		}
+		return fmt.Errorf("every user of this machine may write to %s: %s", dir, remedy)
 	}
 	return nil
 }
