@@ -24,6 +24,8 @@ scratch=$PWD/bin/guests
 mkdir -p "$out" "$scratch"
 
 note() { echo "plugins: $*"; }
+# skip records why a module is not built; the end of the script has one line about all.
+skip() { echo "$1" >>"$scratch/skipped"; }
 fail() { echo "plugins: $*" >&2; exit 1; }
 
 # first prints the path of the first of some programs that is installed.
@@ -200,7 +202,7 @@ other() {
 # missing or fails, it uses the checked-in module instead.
 build() {
 	if [ -z "$(toolchain "$1")" ]; then
-		note "SKIPPED building $module: $(missing "$1"); what is checked in is used"
+		skip "$(missing "$1")"
 		cp "$module" "$built"
 	# shellcheck disable=SC2046 # several words
 	elif [ -f "$built" ] && [ -z "$(find $(sources "$1" "$2") "$module" "$module.sum" hack/guests.sh -newer "$built" 2>/dev/null)" ]; then
@@ -209,12 +211,12 @@ build() {
 		cat "$scratch/compiler.log"
 		compare "$1" "$2" "$module" "$built"
 	else
-		note "SKIPPED building $module: $(toolchain "$1" | cut -d' ' -f2-) failed ($(grep -m1 . "$scratch/compiler.log")); what is checked in is used"
+		skip "$(toolchain "$1" | cut -d' ' -f2-) failed ($(grep -m1 . "$scratch/compiler.log"))"
 		cp "$module" "$built"
 	fi
 }
 
-rm -f "$scratch"/*.toolchain "$scratch"/*.rlib
+rm -f "$scratch"/*.toolchain "$scratch"/*.rlib "$scratch/skipped"
 for dir in "$@"; do
 	for source in "$dir"/*.rs "$dir"/*.c "$dir"/*.ts; do
 		case $source in
@@ -229,3 +231,5 @@ for dir in "$@"; do
 	[ ! -f "$dir/main.py" ] || [ "$mode" = checked-in ] || install -m 755 "$dir/main.py" "$out/$(basename "$dir")"
 	case $dir in examples/*) ! ls "$dir"/*.go >/dev/null 2>&1 || [ "$mode" = checked-in ] || go_plugin "$dir" ;; esac
 done
+[ ! -s "$scratch/skipped" ] ||
+	note "SKIPPED building $(wc -l <"$scratch/skipped") modules, what is checked in is used: $(sort -u "$scratch/skipped" | paste -sd '|' | sed 's/|/; /g')"
