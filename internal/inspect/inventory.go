@@ -209,13 +209,13 @@ func (inv *Inventory) guarded(source string) bool {
 type Cache struct {
 	objects *Current
 	factory *informer.Factory
-	busy    chan struct{} // bounds concurrent queries
-	streams chan struct{} // bounds concurrent streams, see Watch
+	busy    *places // bounds concurrent queries
+	streams *places // bounds concurrent streams, see Watch
 }
 
 // NewCache makes a Cache that queries the present inventory.
 func NewCache(objects *Current, factory *informer.Factory) *Cache {
-	return &Cache{objects, factory, make(chan struct{}, queriesAtOnce), make(chan struct{}, maxStreams)}
+	return &Cache{objects, factory, newPlaces(queriesAtOnce, queriesOfUser), newPlaces(maxStreams, streamsOfUser)}
 }
 
 // source returns the configured part of the description of a source.

@@ -24,6 +24,7 @@ import (
 // The limits of the API's load on the router.
 const (
 	queriesAtOnce = 2
+	queriesOfUser = 1
 	scanAtOnce    = 10_000          // evaluations of a filter for one page
 	scanTime      = 2 * time.Second // time for one page
 	maxPage       = 16 << 20        // bytes of objects
@@ -35,12 +36,11 @@ func (s *Cache) Query(ctx context.Context, q api.Query) (answer api.Answer, err 
 	if err := s.objects.Load().mayRead(ctx, "list", q); err != nil {
 		return answer, err
 	}
-	select {
-	case s.busy <- struct{}{}:
-		defer func() { <-s.busy }()
-	case <-ctx.Done():
-		return answer, ctx.Err()
+	leave, err := s.busy.enter(ctx)
+	if err != nil {
+		return answer, err
 	}
+	defer leave()
 	inv := s.objects.Load()
 	p, err := inv.pager(ctx, q)
 	if err != nil {

@@ -158,11 +158,11 @@ func TestFilterHidesSources(t *testing.T) {
 func TestRightsComeFirst(t *testing.T) {
 	// Guarantee: api-access
 	w := newWatched(t)
-	for range cap(w.busy) {
-		w.busy <- struct{}{}
+	for range cap(w.busy.all) {
+		w.busy.all <- struct{}{}
 	}
-	for range cap(w.streams) {
-		w.streams <- struct{}{}
+	for range cap(w.streams.all) {
+		w.streams.all <- struct{}{}
 	}
 	ctx, cancel := context.WithTimeout(as(t), time.Minute)
 	defer cancel()

@@ -26,7 +26,7 @@ const savedAtOnce = 500
 type Saved struct {
 	db        *checkpoint.DB
 	inventory func(context.Context) (*Inventory, error)
-	busy      chan struct{} // bounds concurrent queries
+	busy      *places // bounds concurrent queries
 	ending    context.Context
 	log       *slog.Logger
 }
@@ -34,7 +34,7 @@ type Saved struct {
 // NewSaved makes a Saved. The stores of the inventory are empty. Queries end with ctx: a takeover
 // does not wait for them.
 func NewSaved(ctx context.Context, db *checkpoint.DB, inventory func(context.Context) (*Inventory, error), log *slog.Logger) *Saved {
-	return &Saved{db, inventory, make(chan struct{}, queriesAtOnce), ctx, log}
+	return &Saved{db, inventory, newPlaces(queriesAtOnce, queriesOfUser), ctx, log}
 }
 
 // begin returns the context of a query and the inventory.
@@ -55,16 +55,6 @@ func (s *Saved) begin(ctx context.Context) (_ context.Context, inv *Inventory, e
 	return ctx, inv, end, nil
 }
 
-// enter waits for a place among the queries.
-func (s *Saved) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case s.busy <- struct{}{}:
-		return func() { <-s.busy }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // Sources implements api.Cache.
 func (s *Saved) Sources(ctx context.Context) (all []api.SourceInfo, err error) {
 	ctx, inv, end, err := s.begin(ctx)
@@ -72,7 +62,7 @@ func (s *Saved) Sources(ctx context.Context) (all []api.SourceInfo, err error) {
 		return nil, err
 	}
 	defer end()
-	leave, err := s.enter(ctx)
+	leave, err := s.busy.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +120,7 @@ func (s *Saved) Query(ctx context.Context, q api.Query) (answer api.Answer, err 
 	if err := inv.mayRead(ctx, "list", q); err != nil {
 		return answer, err
 	}
-	leave, err := s.enter(ctx)
+	leave, err := s.busy.enter(ctx)
 	if err != nil {
 		return answer, err
 	}
@@ -270,7 +260,7 @@ func (l savedLetters) with(ctx context.Context, f func(ctx context.Context, d *D
 		return err
 	}
 	defer end()
-	leave, err := l.saved.enter(ctx)
+	leave, err := l.saved.busy.enter(ctx)
 	if err != nil {
 		return err
 	}

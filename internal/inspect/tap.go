@@ -24,6 +24,7 @@ import (
 
 const (
 	maxTaps    = 4
+	tapsOfUser = 2
 	tapBacklog = 64                    // deltas waiting to be shown
 	tapPace    = 20 * time.Millisecond // between two shown deltas
 )
@@ -32,6 +33,7 @@ const (
 // misses deltas.
 type Taps struct {
 	objects *Current
+	places  *places
 
 	mu     sync.Mutex
 	active atomic.Pointer[[]*tap] // replaced as a whole; nil: no tap
@@ -75,7 +77,9 @@ type tap struct {
 }
 
 // NewTaps makes the taps of a router. At first there is none.
-func NewTaps(objects *Current) *Taps { return &Taps{objects: objects} }
+func NewTaps(objects *Current) *Taps {
+	return &Taps{objects: objects, places: newPlaces(maxTaps, tapsOfUser)}
+}
 
 // Offer offers a delta of a source to the taps. It never blocks.
 func (t *Taps) Offer(d *event.Delta) { t.offer(offered{delta: d}) }
@@ -197,16 +201,12 @@ func (t *Taps) Show(ctx context.Context, p *pipeline.Pipeline, q api.TapQuery, s
 	if err := one.prepare(ctx, t.objects.Load()); err != nil {
 		return err
 	}
-	full := false
-	t.change(func(all []*tap) []*tap {
-		if full = len(all) >= maxTaps; full {
-			return all
-		}
-		return append(all, one)
-	})
-	if full {
-		return fmt.Errorf("there are %d taps already: end one of them", maxTaps)
+	leave, err := t.places.try(ctx, "taps")
+	if err != nil {
+		return err
 	}
+	defer leave()
+	t.change(func(all []*tap) []*tap { return append(all, one) })
 	defer t.change(func(all []*tap) []*tap { return slices.DeleteFunc(all, func(other *tap) bool { return other == one }) })
 	if err := show(api.Tapped{}); err != nil {
 		return err

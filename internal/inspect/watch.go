@@ -18,6 +18,7 @@ import (
 // replaced and deleted objects of the changes in its backlog.
 const (
 	maxStreams    = 4
+	streamsOfUser = 2
 	streamBacklog = 4096     // changes that wait for the reader
 	streamBytes   = 16 << 20 // bytes of the objects that they replaced
 )
@@ -39,7 +40,7 @@ type objectStream struct {
 	pager
 
 	inventory *Inventory
-	busy      chan struct{} // of the Cache
+	busy      *places // of the Cache
 	changes   chan objectChange
 	waiting   atomic.Int64  // bytes of the objects before the changes
 	slow      chan struct{} // closed by cut
@@ -57,12 +58,11 @@ func (s *Cache) Watch(ctx context.Context, q api.Query, show func(api.WatchEvent
 	if err := s.objects.Load().mayRead(ctx, "watch", q); err != nil {
 		return err
 	}
-	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
-	default:
-		return fmt.Errorf("there are %d streams of objects already: end one of them", maxStreams)
+	leave, err := s.streams.try(ctx, "streams of objects")
+	if err != nil {
+		return err
 	}
+	defer leave()
 	stream, err := s.newStream(ctx, q, show)
 	if err != nil {
 		return err
@@ -218,12 +218,11 @@ func (s *objectStream) compare(ctx context.Context, c objectChange) (was, is boo
 // selects reports whether an object matches the index, the labels and the filter. It shares
 // the limit of concurrent evaluations with the queries.
 func (s *objectStream) selects(ctx context.Context, o *event.Object) (bool, error) {
-	select {
-	case s.busy <- struct{}{}:
-		defer func() { <-s.busy }()
-	case <-ctx.Done():
-		return false, ctx.Err()
+	leave, err := s.busy.enter(ctx)
+	if err != nil {
+		return false, err
 	}
+	defer leave()
 	if s.query.Index != "" && !s.inventory.catalog.Has(s.Source, s.query.Index, s.query.Value, o) {
 		return false, nil
 	}
