@@ -97,10 +97,10 @@ func (p *pause) dirty() []checkpoint.RuleRecord {
 	}
 	p.unsaved = false
 	record := checkpoint.RuleRecord{Kind: kindPause}
-	switch p.by {
-	case bySink:
+	if p.by == bySink {
 		record.Value = []byte(p.reason)
-	case byUser:
+	}
+	if p.by == byUser {
 		var end uint64
 		if !p.until.IsZero() {
 			end = uint64(p.until.UnixMilli())
