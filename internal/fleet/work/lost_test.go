@@ -114,6 +114,9 @@ func TestWaitingManyKeys(t *testing.T) {
 	const keys = 100_500
 	for n := range keys - 1 {
 		must.Succeed(t, conn.NATS.Publish(conn.Names.WorkSubject("r", 1, n%7, fmt.Sprint(n)), nil))
+		if n%1000 == 0 { // the server may be slower than the test
+			must.Succeed(t, conn.NATS.FlushWithContext(patient(t)))
+		}
 	}
 	_, err := conn.JS.Publish(patient(t), conn.Names.WorkSubject("r", 1, 0, "last"), nil) // all are stored
 	must.Succeed(t, err)
