@@ -167,20 +167,25 @@ func (tx *reading) someObjects(s objectShelves, after string, limit, cores int, 
 	if s.objects.Bucket == nil {
 		return "", nil
 	}
-	var all []savedObject
+	type saved struct{ key, value []byte }
+	var all []saved
+	prints := map[int][]byte{} // of few: only Secrets have any
 	c := s.objects.Cursor()
 	key, value := c.Seek([]byte(after))
 	if after != "" && string(key) == after {
 		key, value = c.Next()
 	}
 	for ; key != nil && len(all) < limit; key, value = c.Next() {
-		all = append(all, s.at(key, value))
+		if found := s.at(key, value).prints; found != nil {
+			prints[len(all)] = found
+		}
+		all = append(all, saved{key, value})
 	}
 	if key != nil && len(all) > 0 {
 		last = string(all[len(all)-1].key)
 	}
 	return last, inParallel(len(all), cores, func(i int) error {
-		o, err := tx.object(s, all[i])
+		o, err := tx.object(s, savedObject{all[i].key, all[i].value, prints[i]})
 		if err == nil {
 			take(o)
 		}

@@ -36,9 +36,12 @@ func (s *reflectorStore) Update(obj any) error {
 		return nil
 	}
 	defer a.turn.give()
-	if a.held.later(o.Key(), func(ctx context.Context) { update(ctx, a, o) }) || update(s.ctx, a, o) {
-		s.arrive(o)
+	if a.held.get(o.Key()) != nil {
+		a.held.later(o.Key(), func(ctx context.Context) { update(ctx, a, o) })
+	} else if !update(s.ctx, a, o) {
+		return nil
 	}
+	s.arrive(o)
 	return nil
 }
 
@@ -64,7 +67,9 @@ func (s *reflectorStore) Delete(obj any) error {
 		return nil
 	}
 	defer a.turn.give()
-	if !a.held.later(gone.Key(), func(ctx context.Context) { end(ctx, a, obj, gone) }) {
+	if a.held.get(gone.Key()) != nil {
+		a.held.later(gone.Key(), func(ctx context.Context) { end(ctx, a, obj, gone) })
+	} else {
 		end(s.ctx, a, obj, gone)
 	}
 	s.arrive(gone)

@@ -110,7 +110,8 @@ func (a *Applier) putListed(ctx context.Context, o *event.Object, rewound bool) 
 		return false
 	}
 	defer a.turn.give()
-	if a.held.later(o.Key(), func(ctx context.Context) { a.put(ctx, a.cfg.State.Get(o.Key()), o, rewound, "") }) {
+	if a.held.get(o.Key()) != nil {
+		a.held.later(o.Key(), func(ctx context.Context) { a.put(ctx, a.cfg.State.Get(o.Key()), o, rewound, "") })
 		return true
 	}
 	if !a.listed && !a.absent && a.cfg.State.Get(o.Key()) == nil {
