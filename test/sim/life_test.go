@@ -40,6 +40,7 @@ type life struct {
 	control  atomic.Pointer[api.ControlConfig] // nil: not open yet
 	reloaded bool                              // or failed to reload
 	looks    map[*route]look                   // see checkBounds
+	writing  atomic.Int32                      // number of transactions in progress
 
 	mu       sync.Mutex // held during each transaction, and while the file is copied
 	armed    int        // the process ends at this transaction, counted from now; 0: never
@@ -100,11 +101,12 @@ func (l *life) lastCut() time.Time {
 	return l.saved
 }
 
-// writes reports whether the last write succeeded.
+// writes reports whether the last write succeeded, and none is in progress, which a slow disk may
+// hold up.
 func (l *life) writes() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.failing
+	return !l.failing && l.writing.Load() == 0
 }
 
 var (
@@ -114,6 +116,8 @@ var (
 
 // transaction wraps each transaction of the state file.
 func (l *life) transaction(what string, write func() error) error {
+	l.writing.Add(1)
+	defer l.writing.Add(-1)
 	before, later, full := l.disk.get()
 	began := time.Now()
 	if before > 0 {
