@@ -211,7 +211,7 @@ build() {
 		cat "$scratch/compiler.log"
 		compare "$1" "$2" "$module" "$built"
 	else
-		skip "$(toolchain "$1" | cut -d' ' -f2-) failed ($(grep -m1 . "$scratch/compiler.log"))"
+		skip "$module: $(toolchain "$1" | cut -d' ' -f2-) failed ($(grep -m1 . "$scratch/compiler.log"))"
 		cp "$module" "$built"
 	fi
 }
