@@ -15,8 +15,8 @@ func pauseCommand() cli.Command {
 		Summary: "Pause a route of the running router",
 		Description: `
 A paused route takes no more deltas from its queue: those that come wait, up to queue.size and to the age that maxAge
-allows, and a batch in progress is finished. The pause ends with router resume, or after the time of -for. With
-state.dir it outlives restarts, and it outlives changes of the configuration. /readyz and router status name the route.
+allows, and a batch in progress is finished. The pause ends with router resume, or after the time of -for. It
+is kept when the configuration changes, and with state.dir across restarts. /readyz and router status name the route.
 
 Of a route with workers, the router passes no more deltas to the workers, which finish those that they have.`,
 		Examples: []cli.Example{

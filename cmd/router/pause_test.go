@@ -23,43 +23,30 @@ var onlyPurge = api.ControlConfig{Pauser: pauser(func(route string) error {
 	return nil
 })}
 
-func TestPause(t *testing.T) {
-	addr := serveControl(t, onlyPurge)
-	at := "-api " + addr
+func TestPauseAndResume(t *testing.T) {
+	at := "-api " + serveControl(t, onlyPurge)
 	for _, c := range []struct {
 		args           string
 		code           int
 		stdout, stderr string // contained
 	}{
-		{"-h", 0, "router pause ROUTE", ""},
-		{"", 2, "", "name the route"},
-		{at + " purge other", 2, "", `unexpected argument "other"`},
-		{at + " purge -for 1ms", 2, "", "-for 1ms: give at least 1s"},
-		{at + " purge", 0, "route purge is paused until router resume purge\n", ""},
-		{at + " purge -for 2h", 0, "route purge is paused until 20", ""},
-		{at + " a/b", 1, "", `router pause: there is no route "a/b"`},
+		{"help pause", 0, "router pause ROUTE", ""},
+		{"pause -h", 0, "router pause ROUTE", ""},
+		{"pause", 2, "", "name the route, as in router pause ROUTE"},
+		{"pause " + at + " purge other", 2, "", `unexpected argument "other"`},
+		{"pause " + at + " purge -for 1ms", 2, "", "-for 1ms: give at least 1s"},
+		{"pause " + at + " purge", 0, "route purge is paused until router resume purge\n", ""},
+		{"pause " + at + " purge -for 2h", 0, "route purge is paused until 20", ""},
+		{"pause " + at + " a/b", 1, "", `router pause: there is no route "a/b"`},
+		{"help resume", 0, "router resume ROUTE", ""},
+		{"resume -h", 0, "router resume ROUTE", ""},
+		{"resume", 2, "", "name the route, as in router resume ROUTE"},
+		{"resume purge", 2, "", "config.yaml: "},
+		{"resume " + at + " purge other", 2, "", `unexpected argument "other"`},
+		{"resume " + at + " purge", 0, "route purge goes on\n", ""},
+		{"resume purge " + at, 0, "route purge goes on\n", ""},
+		{"resume " + at + " a/b", 1, "", `router resume: there is no route "a/b"`},
 	} {
-		checkRun(t, append([]string{"pause"}, strings.Fields(c.args)...), c.code, c.stdout, c.stderr)
-	}
-}
-
-func TestResume(t *testing.T) {
-	addr := serveControl(t, onlyPurge)
-	at := "-api " + addr
-	for _, c := range []struct {
-		args           string
-		code           int
-		stdout, stderr string // contained
-	}{
-		{"help", 0, "router resume ROUTE", ""},
-		{"-h", 0, "router resume ROUTE", ""},
-		{"", 2, "", "name the route"},
-		{"purge", 2, "", "config.yaml: "},
-		{at + " purge other", 2, "", `unexpected argument "other"`},
-		{at + " purge", 0, "route purge goes on\n", ""},
-		{"purge " + at, 0, "route purge goes on\n", ""},
-		{at + " a/b", 1, "", `router resume: there is no route "a/b"`},
-	} {
-		checkRun(t, append([]string{"resume"}, strings.Fields(c.args)...), c.code, c.stdout, c.stderr)
+		checkRun(t, strings.Fields(c.args), c.code, c.stdout, c.stderr)
 	}
 }

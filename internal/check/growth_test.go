@@ -16,7 +16,8 @@ import (
 )
 
 // TestChecksGrowWithTheConfiguration shows that the work of a check grows with the number of
-// sources and routes, not with its square: eight times as many allocate less than ten times as much.
+// sources and routes, not with its square: eight times as many allocate less than ten times as
+// much.
 func TestChecksGrowWithTheConfiguration(t *testing.T) {
 	allocated := func(n int) uint64 {
 		var sources, routes strings.Builder
@@ -36,7 +37,7 @@ func TestChecksGrowWithTheConfiguration(t *testing.T) {
 		}
 		return after.TotalAlloc - before.TotalAlloc
 	}
-	allocated(10) // what is made once
+	allocated(10) // makes the data that all checks share
 	few, many := allocated(150), allocated(1200)
 	if t.Logf("%d and %d bytes", few, many); many > 10*few {
 		t.Errorf("150 sources allocate %d bytes, and 1200 %d", few, many)

@@ -14,8 +14,8 @@ import (
 
 // limited is a kind of sink whose receiver bounds the size of an event.
 type limited interface {
-	// MaxEvent returns the largest event in bytes that the receiver takes, and the setting to raise;
-	// 0: it states none. It sends no event.
+	// MaxEvent returns the largest event in bytes that the receiver takes (0: it states none), and
+	// the setting to raise. It sends no event.
 	MaxEvent(ctx context.Context, node config.Node) (bytes int64, setting string, err error)
 }
 

@@ -39,7 +39,7 @@ type Intent struct {
 type Object struct {
 	JSON string // as event.ParseObject takes it
 	Bare bool   // only the identity was kept: of Secrets, and if the cut said so
-	// Past has what is known about the rest, if Bare; nil: nothing.
+	// Past has the fingerprints of the values, if Bare; nil: there are none.
 	Past *fingerprint.Past
 }
 

@@ -4,11 +4,11 @@
 // The fingerprints of an object are a JSON text with the structure and the names of its fields, in
 // which the kind of a value and its HMAC-SHA256 (cut to 128 bits) stand for the value. The hash is
 // of the uid of the object, the path and the value, so equal values of two objects, or of two
-// fields, have different hashes. The text has neither the identity nor a value. Without the key,
-// nobody can test a guess of a value.
+// fields, have different hashes. The text has neither the identity nor a value. A guess of a
+// value cannot be tested without the key.
 //
-// A container with more than [MaxFields] fields has one hash, and so has what is beyond
-// [MaxValues] values of an object or below [MaxDepth] containers.
+// A container has one hash in place of those of its fields if it has more than [MaxFields], if the
+// object would have more than [MaxValues] hashes, or if it is below [MaxDepth] containers.
 package fingerprint
 
 // The bounds of the fingerprints of an object.

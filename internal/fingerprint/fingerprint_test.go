@@ -29,8 +29,8 @@ func recall(t *testing.T, was, now rawjson.Value) rawjson.Value {
 	return rawjson.Value(got)
 }
 
-// TestRecall: what is equal is known, what was not there is missing, and for another value there is
-// a placeholder.
+// TestRecall: equal values are copied, fields that the state did not have are missing, and changed
+// values are placeholders.
 func TestRecall(t *testing.T) {
 	const unknown = `"KHVua25vd24p"` // Placeholder in base64
 	was := secret(`,"labels":{"a":"1","b":"2"}`, `,"data":{"k":"djE=","l":"djI="},"immutable":false,"type":"Opaque"`)

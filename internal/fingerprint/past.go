@@ -28,11 +28,11 @@ func (p *Past) IsUnknown() bool { return p.key == nil }
 
 // Recall returns the JSON text of the state, by its identity and a later state of the same object:
 //
-//   - a value that is equal to that of now is that of now
-//   - a field that the state did not have is missing
-//   - a value that is another one now, or gone, is a placeholder of its kind: its value is not known
-//   - without fingerprints, each value of now is a placeholder but those that never change: whether
-//     the state had other fields, too, is not known
+//   - A value with an equal hash is copied from the later state.
+//   - A field that the state did not have is missing.
+//   - A value that changed, or that the later state lacks, is a placeholder of its kind.
+//   - Without fingerprints, each value of the later state is a placeholder, except for those that
+//     never change; further fields of the state are not known.
 //
 // A placeholder differs from the value of now.
 func (p *Past) Recall(identity, now rawjson.Value) string {

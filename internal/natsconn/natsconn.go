@@ -61,9 +61,9 @@ func (s Settings) badServer(text string) string {
 }
 
 // Warn reports credentials that are used without encryption. n is the list of servers. A server
-// with nats:// may require TLS, which the configuration does not show. The seed of an NKey, also one
-// in creds, never leaves the router; but who is on the network path passes the signed nonce on, and
-// has the connection.
+// with nats:// may require TLS, which the configuration does not show. The seed of an NKey, also
+// one in creds, never leaves the router. But another host on the network path can pass the signed
+// nonce on, and take the connection over.
 func (s Settings) Warn(n config.Node) (problems config.Problems) {
 	what, remedy := "the token or password goes", "write tls://"
 	switch c := s.Credentials; {

@@ -108,7 +108,11 @@ func (r *resyncer) Pause(route string, until time.Time) error {
 	if err := p.Begin(until); err != nil {
 		return fmt.Errorf("route %q: %w", route, err)
 	}
-	r.log.Warn("route paused on a request to the API", "route", route, "until", until)
+	log := r.log.With("route", route)
+	if !until.IsZero() {
+		log = log.With("until", until)
+	}
+	log.Warn("route paused on a request to the API")
 	return nil
 }
 

@@ -60,8 +60,8 @@ func (ps Problems) Sorted() Problems {
 	return slices.Compact(sorted)
 }
 
-// Quoted is like [Problems.Error]. For each problem with a Text it adds this line of the file, with a
-// mark below the word at the column, or below the first word if the column is unknown.
+// Quoted is like [Problems.Error]. For each problem with a Text it adds this line of the file, with
+// a mark below the word at the column, or below the first word if the column is unknown.
 func (ps Problems) Quoted() string {
 	var b strings.Builder
 	for i, p := range ps.Sorted() {

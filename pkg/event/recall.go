@@ -21,8 +21,8 @@ func (o *Object) IsBare() bool { return o.apart != nil && o.apart.recall != nil 
 // IsUnknown reports whether the object is bare, and none of its values is known.
 func (o *Object) IsUnknown() bool { return o.apart != nil && o.apart.unknown }
 
-// Recalled returns o, or, if it is bare, the whole object as far as now, a later state of it, and
-// what is on disk tell.
+// Recalled returns o, or, if it is bare, the whole object, made from the data on disk and now, a
+// later state of it.
 func (o *Object) Recalled(now *Object) *Object {
 	if !o.IsBare() || now.IsBare() || o.UID() != now.UID() {
 		return o

@@ -15,8 +15,8 @@ func of(name string, deltas []string) []string {
 	return slices.DeleteFunc(slices.Clone(deltas), func(d string) bool { return !strings.Contains(d, "default/"+name) })
 }
 
-// refuseQuestions makes the API server fail the questions whether an object exists, until allowed is
-// closed.
+// refuseQuestions makes the API server fail the questions whether an object exists, until allowed
+// is closed.
 func refuseQuestions(a *api) (allowed chan struct{}) {
 	allowed = make(chan struct{})
 	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
@@ -35,7 +35,7 @@ func refuseQuestions(a *api) (allowed chan struct{}) {
 }
 
 // While the API server does not say whether an object was deleted or deselected, only the changes
-// under its name wait, in order. The source goes on, and says what waits.
+// under its name wait, in order. The source goes on, and its status names a waiting object.
 func TestHeldChanges(t *testing.T) {
 	// Guarantee: deleted-means-gone
 	a := newAPI(t)

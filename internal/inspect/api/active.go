@@ -28,8 +28,8 @@ type Active struct {
 	Name      string    `json:"name"`
 	UID       string    `json:"uid,omitempty"`
 	Since     time.Time `json:"since"` // begin of the condition, or of the delete hold
-	// pending, entered (reported), skipped (it held before the route started), suppressed (by a limit)
-	// or gone (in a delete hold)
+	// pending, entered (reported), skipped (it held before the route started), suppressed (by a
+	// limit) or gone (in a delete hold)
 	State    string `json:"state"`
 	Reported bool   `json:"reported"` // entered was reported, so left will be
 	// time of the report, if the state lasts until then

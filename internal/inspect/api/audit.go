@@ -13,8 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/access"
 )
 
-// The logged part of what a request asks for, in bytes: a longer text is cut in its middle, because
-// a list of ids is at the beginning and the options are at the end.
+// The logged parts of the body of a request, in bytes: a longer body is cut in its middle, because a
+// list of ids is at the beginning and the options are at the end.
 const (
 	auditHead = 256
 	auditTail = 64
@@ -23,9 +23,9 @@ const (
 // askedKey is the key of an asked in a context.
 type askedKey struct{}
 
-// asked is what a request for a change asks for, as JSON: what the router understood and not the
-// text of the client, which white space or a key that occurs twice can make look like another
-// request. Empty: the request has no body, or a wrong one, which is refused.
+// asked is the decoded body of a request for a change, encoded again as JSON. It is not the text of
+// the client, which white space or a key that occurs twice can make look like another request.
+// Empty: the request has no body, or a wrong one, which is refused.
 type asked struct{ text []byte }
 
 // understood notes the decoded body of a request for the log.
@@ -43,7 +43,7 @@ func (a *asked) String() string {
 	return fmt.Sprintf("%s … (%d bytes) … %s", a.text[:auditHead], len(a.text), a.text[len(a.text)-auditTail:])
 }
 
-// audited logs each request that changes something: what it asks for, its sender and its result.
+// audited logs each request that changes something: its decoded body, its sender and its result.
 func audited(next http.Handler, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// TestAuditShowsWhatIsDone shows that the log has what the router does, whatever the text of the
-// request looks like.
-func TestAuditShowsWhatIsDone(t *testing.T) {
+// TestAuditOfDecodedBody: the log has the request as the router decodes it, whatever its text looks
+// like.
+func TestAuditOfDecodedBody(t *testing.T) {
 	ids := strings.TrimSuffix(strings.Repeat("1234567,", 200), ",")
 	for name, c := range map[string]struct{ body, want string }{
 		"white space":      {`{` + strings.Repeat(" ", 4000) + `"route":"payments"}`, `body="{\"route\":\"payments\"}" `},

@@ -141,7 +141,7 @@ func (r *Conditions) RestoreRules(records []checkpoint.RuleRecord) error {
 	defer r.mu.Unlock()
 	c := r.Config()
 	if r.paused.restore(records); r.paused.on() {
-		c.Log.Warn("route paused since before the restart; fix the cause, then run router resume ROUTE",
+		c.Log.Warn("route paused since before the restart; router resume ROUTE continues it, once the cause is fixed",
 			slog.String("reason", r.paused.reason))
 	}
 	err := r.backlog.Rules.Restore(records, r.now())

@@ -37,8 +37,8 @@ const (
 	// byFailure: a delta failed, see onFailure. The pause ends with the process, or with the
 	// configuration of the route.
 	byFailure
-	// bySink: a sink requested it, see [plugins.Pause]. It is kept across restarts, and ends with the
-	// configuration of the route.
+	// bySink: a sink requested it, see [plugins.Pause]. It is kept across restarts, and ends with
+	// the configuration of the route.
 	bySink
 	// byUser: a request of the API. It is kept across restarts and changes of the configuration.
 	byUser

@@ -159,8 +159,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestLargeIntegers: integers beyond 2^53 are the nearest number, or a text with their digits; other
-// numbers, and digits within texts, stay as they are.
+// TestLargeIntegers: integers beyond 2^53 are the nearest number, or a text with their digits;
+// other numbers, and digits within texts, stay as they are.
 func TestLargeIntegers(t *testing.T) {
 	const values = `[9007199254740991, 9007199254740993, -9007199254740993, 18446744073709551615, 0.12345678901234567, 12345678901234567.5, 1e300, "9007199254740993", "\\\"9007199254740993, 9007199254740993"]`
 	for setting, want := range map[string]string{

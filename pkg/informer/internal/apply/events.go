@@ -160,8 +160,8 @@ func (a *Applier) put(ctx context.Context, old, o *event.Object, rewound bool, a
 	return a.apply(ctx, c)
 }
 
-// recalled returns the former state of an object of which only the identity was restored, as far as
-// it is known; nil: not even that it is unknown can be said.
+// recalled returns the former state of an object of which only the identity was restored, with
+// placeholders for unknown values; nil: old is not bare.
 func recalled(old, now *event.Object) *event.Object {
 	if !old.IsBare() {
 		return nil

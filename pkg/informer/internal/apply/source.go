@@ -110,7 +110,8 @@ func (s *Source) Refresh() {
 }
 
 // Age updates the metrics of the times since the last sign of the API server, and since the last
-// proof that no change is missing, of the watch with the longest, and that of the changes that wait.
+// proof that no change is missing, of the watch with the longest, and that of the changes that
+// wait.
 func (s *Source) Age() {
 	var oldest, unproven time.Duration
 	held := 0

@@ -59,8 +59,8 @@ func TestHostileHeaders(t *testing.T) {
 	reaches(t, looking(t, file), "headers exceeded")
 }
 
-// A compressed answer that was not requested is read as it arrives, and one in another encoding is an
-// error.
+// A compressed answer that was not requested is read as it arrives, and one in another encoding is
+// an error.
 func TestEncodedAnswers(t *testing.T) {
 	read := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

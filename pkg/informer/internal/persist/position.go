@@ -71,8 +71,8 @@ func (p *Position) Release(m *Mark) {
 	p.marks = slices.DeleteFunc(p.marks, func(other *Mark) bool { return other == m })
 }
 
-// unmark makes the next start list because of the events that are held back: the present list is not
-// the one that they follow.
+// unmark makes the next start list because of the events that are held back: the present list is
+// not the one that they follow.
 func (p *Position) unmark() {
 	for _, m := range p.marks {
 		m.list = true

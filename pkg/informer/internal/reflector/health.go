@@ -148,8 +148,8 @@ const (
 	stepStream
 	// stepProbe succeeds when the API server would open the watch again, or does so.
 	stepProbe
-	// stepQuestion succeeds when the API server says of all objects that left the watch whether they
-	// were deleted.
+	// stepQuestion succeeds when the API server says of all objects that left the watch whether
+	// they were deleted.
 	stepQuestion
 
 	steps

@@ -59,8 +59,8 @@ func (i *Inquiry) Exists(ctx context.Context, o *event.Object) (there bool, err 
 	return there, err
 }
 
-// Existing asks once, by a list, which objects exist in the cluster, regardless of the selectors. If
-// the request is forbidden, all count as existing.
+// Existing asks once, by a list, which objects exist in the cluster, regardless of the selectors.
+// If the request is forbidden, all count as existing.
 func (i *Inquiry) Existing(ctx context.Context, objects []*event.Object) (there map[persist.Incarnation]bool, err error) {
 	listed, err := i.listIdentities(ctx, i.pathOf(objects))
 	refused := i.refused(err)

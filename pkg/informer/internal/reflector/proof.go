@@ -26,7 +26,8 @@ type proof struct {
 	from   string // the position of the last barren stream
 	barren int    // the barren streams in a row from there
 	// pause grows until a stream proves itself: some API servers send no bookmarks, so a list that
-	// finds nothing is normal there. Its maximum is below the time that the alert on the metric tolerates.
+	// finds nothing is normal there. Its maximum is below the time that the alert on the metric
+	// tolerates.
 	pause backoff.Series
 	next  time.Time // no list before
 }

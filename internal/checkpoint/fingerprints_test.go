@@ -11,8 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-// past returns what a file knows of a Secret: "" is nothing, and otherwise its body, if it is that
-// of now.
+// past returns the body of a Secret as the file and now tell it; empty: the file has no
+// fingerprints of it.
 func past(t *testing.T, db *checkpoint.DB, now *event.Object) string {
 	t.Helper()
 	o, err := db.ReadObject("w", now.Key())
