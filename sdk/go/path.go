@@ -81,10 +81,13 @@ func (v Value) Text() (text string) {
 	return text
 }
 
-// Int returns a whole number. ok is false for any other value.
+// Int returns a whole number. For any other value, and one that does not fit, ok is false and n 0.
 func (v Value) Int() (n int64, ok bool) {
 	n, err := strconv.ParseInt(string(v), 10, 64)
-	return n, err == nil
+	if err != nil {
+		return 0, false
+	}
+	return n, true
 }
 
 // IsTrue reports whether the value is true.

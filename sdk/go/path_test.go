@@ -2,6 +2,7 @@ package deltarouter_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 
 	deltarouter "github.com/deltarouter/deltarouter/sdk/go"
@@ -48,12 +49,23 @@ func TestValue(t *testing.T) {
 		t.Errorf("got %d %t", n, ok)
 	}
 	for _, path := range []string{"big", "f", "s", "none"} {
-		if n, ok := d.Path(path).Int(); ok {
+		if n, ok := d.Path(path).Int(); ok || n != 0 {
 			t.Errorf("%s: got the number %d", path, n)
 		}
 	}
 	if got := d.Path("s").Text() + d.Path("plain").Text() + d.Path("n").Text() + d.Path("none").Text(); got != `"éx` {
 		t.Errorf("got %q", got)
+	}
+	// Beyond 2^53 it depends on the type that a value is decoded into.
+	var known struct{ N int64 }
+	var number json.Number
+	var untyped any
+	large := deltarouter.Delta{Object: []byte(`{"n":9007199254740993}`)}
+	if err := errors.Join(deltarouter.Value(large.Object).Decode(&known), large.Path("n").Decode(&number), large.Path("n").Decode(&untyped)); err != nil {
+		t.Error(err)
+	}
+	if n, ok := large.Path("n").Int(); !ok || n != 9007199254740993 || known.N != n || number != "9007199254740993" || untyped != 9007199254740992.0 {
+		t.Errorf("got %d %t, %d, %s and %v", n, ok, known.N, number, untyped)
 	}
 	if !d.Path("t").IsTrue() || d.Path("s").IsTrue() {
 		t.Error("only t is true")

@@ -76,6 +76,31 @@ func TestHarness(t *testing.T) {
 	}
 }
 
+// TestLargeIntegers: the SDK passes the text of an object and of the data of an event unchanged.
+// What an integer beyond 2^53 becomes depends on the type that the plugin decodes it into.
+func TestLargeIntegers(t *testing.T) {
+	const object = `{"n":9007199254740993}`
+	type known struct{ N int64 }
+	p := processtest.Start(t, process.Plugin{Setup: func(_ context.Context, r *process.Router) (process.Handler, error) {
+		var config known
+		err := r.Config(&config)
+		return func(_ context.Context, d process.Delta) ([]process.Event, error) {
+			var k known
+			var untyped any
+			err := errors.Join(json.Unmarshal(d.Object, &k), json.Unmarshal(d.Object, &untyped))
+			return []process.Event{{Data: d.Object}, {Data: k}, {Data: config}, {Data: untyped}}, err
+		}, err
+	}}, processtest.Options{Config: object})
+	var want []processtest.Event
+	for _, text := range []string{object, `{"N":9007199254740993}`, `{"N":9007199254740993}`, `{"n":9007199254740992}`} {
+		want = append(want, processtest.Event{Data: json.RawMessage(text)})
+	}
+	got := p.Handle(process.Delta{Op: process.Added, Object: []byte(object)})
+	if len(got) != 1 || got[0].Verdict != "ok" || !reflect.DeepEqual(got[0].Events, want) {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	for _, tt := range []struct {
 		p            process.Plugin
