@@ -24,6 +24,7 @@ func (w *world) check() {
 	}
 	if w.timed != nil {
 		w.checkTimed()
+		w.checkBehind()
 	}
 	for _, r := range w.routes {
 		for _, sink := range r.sinks {

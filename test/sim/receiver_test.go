@@ -45,6 +45,7 @@ type delivery struct {
 	repeat           bool
 	first            time.Time // time of the first delta of its group; zero: no group
 	group            int       // size of its group
+	held             int       // number of suppressed events
 }
 
 // rejection is an event that was rejected for good.
@@ -207,6 +208,9 @@ func members(ev *event.Event) (all []delivery) {
 		_, d.name, _ = strings.Cut(ev.Subject, "/")
 		d.uid, _ = strconv.Atoi(ev.K8sUID)
 		d.n, _ = strconv.Atoi(field(data, "n"))
+		if _, held, ok := strings.Cut(data, `"suppressed":`); ok {
+			_, _ = fmt.Sscan(held, &d.held)
+		}
 		if len(payloads) > 1 || strings.HasSuffix(string(ev.Data), groupEnd) {
 			d.id, d.op, d.name, d.group = fmt.Sprint(ev.ID, "/", i), field(data, "op"), field(data, "name"), len(payloads)
 			d.uid, _ = strconv.Atoi(field(data, "uid"))

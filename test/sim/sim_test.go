@@ -88,7 +88,7 @@ func folder(t *testing.T) string {
 
 // TestSchedules runs random schedules, see the package comment.
 func TestSchedules(t *testing.T) {
-	// Guarantee: limit-of-conditions, debounce, max-age, simulated, conditions-alternate
+	// Guarantee: limit, limit-of-conditions, debounce, max-age, simulated, conditions-alternate
 	// Guarantee: unchanged-updates, goroutine-per-event
 	dir := folder(t)
 	t.Cleanup(informer.QuietKlog(slog.New(slog.DiscardHandler)))

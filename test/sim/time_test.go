@@ -44,6 +44,7 @@ func drawTimed(t *rapid.T) *route {
 		sinks:  rapid.SampledFrom([][]string{{"a"}, {"b"}, {"a", "b"}}).Draw(t, "sinks"),
 		memory: rapid.SampledFrom([]int{1000, 1000, 2}).Draw(t, "memory"), disk: rapid.SampledFrom([]string{"0", "1Gi"}).Draw(t, "disk"),
 		batch: rapid.SampledFrom([]int{1, 64}).Draw(t, "batch"), concurrency: rapid.IntRange(1, 3).Draw(t, "concurrency"),
+		behind: drawBehind(t),
 	}
 }
 

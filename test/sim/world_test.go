@@ -46,7 +46,8 @@ type route struct {
 	rule        string // another filter, in written schedules
 	gathers     string // how it collects deltas, see time_test.go
 	maxAge      bool
-	relayed     bool // an upstream route with its from, filter and existing feeds it
+	behind      *behind // a limit behind the route; nil: none
+	relayed     bool    // an upstream route with its from, filter and existing feeds it
 	existing    bool
 	latest      bool
 	overflow    string
@@ -92,7 +93,7 @@ const intake = "-in"
 
 func (r *route) yaml() string {
 	if !r.relays() {
-		return r.yamlOf()
+		return r.yamlOf() + r.behind.yaml()
 	}
 	in := *r
 	in.relayed, in.names, in.sinks, in.handler, in.onFailure = false, slices.Clone(r.names), []string{"{route: " + r.name() + "}", "b"}, "", "deadLetter"
@@ -106,8 +107,8 @@ func (r *route) yaml() string {
 
 func (r *route) yamlOf() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "  - {name: %s, to: [%s], queue: {memory: %d, disk: %s}, batch: {%s}, concurrency: %d, onFailure: %s, ",
-		r.name(), strings.Join(r.sinks, ", "), r.memory, r.disk, r.batchYAML(), r.concurrency, r.onFailure)
+	fmt.Fprintf(&b, "  - {name: %s, to: [%s%s], queue: {memory: %d, disk: %s}, batch: {%s}, concurrency: %d, onFailure: %s, ",
+		r.name(), strings.Join(r.sinks, ", "), r.behind.targets(), r.memory, r.disk, r.batchYAML(), r.concurrency, r.onFailure)
 	if r.time == "" {
 		r.time = everything
 	}
@@ -169,7 +170,7 @@ func (w *world) all() []*route {
 // write writes the configuration.
 func (w *world) write() {
 	var b strings.Builder
-	fmt.Fprintf(&b, "version: 1\ncluster: {name: sim}\nstate: {dir: %s}\nhandlers: {h: {sim: {}}}\nsinks:\n  a: {sim: {}}\n  b: {sim: {}}\n", w.dir)
+	fmt.Fprintf(&b, "version: 1\ncluster: {name: sim}\nstate: {dir: %s}\nhandlers: {h: {sim: {}}, chain: {sim: {}}}\nsinks: {a: {sim: {}}, b: {sim: {}}, c: {sim: {}}}\n", w.dir)
 	b.WriteString("sources:\n  pods: {resource: v1/pods}\n  web: {resource: v1/pods, labelSelector: app=web}\nroutes:\n")
 	for _, r := range w.all() {
 		if !r.removed {
@@ -266,7 +267,7 @@ func (w *world) settle() {
 		w.pass(6 * time.Second) // for a transaction in progress
 	}
 	last, heard := look{took: -1}, false
-	gathers := slices.ContainsFunc(w.routes, func(r *route) bool { return r.gathers != "" })
+	gathers := slices.ContainsFunc(w.all(), func(r *route) bool { return r.gathers != "" || r.behind != nil && r.behind.gathers != "" })
 	for round := range 60 {
 		if len(w.failed) > 0 {
 			return
