@@ -10,6 +10,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/plugincmd"
 )
 
 // statusCommand shows the state of the running router.
@@ -18,8 +19,9 @@ func statusCommand() cli.Command {
 		Name:    "status",
 		Summary: "Show the failing checks and the backlog of the running router",
 		Description: `
-It shows how many deltas are pending at each route, the digest of the program of each handler, the members of the
-fleet, and each check that fails, with the reason. It exits with 1 if the router is not ready.`,
+It shows how many deltas are pending at each route and the memory that they take, the digest of the program of each
+handler, the members of the fleet, and each check that fails, with the reason. It exits with 1 if the router is not
+ready.`,
 		Examples: []cli.Example{
 			{Line: "router status", Text: "the router of config.yaml"},
 			{Line: "router status -in ops/deltarouter-0", Text: "the router in a pod of a cluster, with the kubeconfig of kubectl"},
@@ -53,10 +55,10 @@ func showStatus(ctx context.Context, r *cli.Remote) error {
 
 func printStatus(r *cli.Remote, s *api.Status) error {
 	w := tabwriter.NewWriter(r.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ROUTE\tPENDING\tON DISK\tDEAD LETTERS")
+	fmt.Fprintln(w, "ROUTE\tPENDING\tIN MEMORY\tON DISK\tDEAD LETTERS")
 	for i := range s.Routes {
 		route := &s.Routes[i]
-		cli.Printf(w, "%s\t%d\t%d\t%d\n", route.Name, route.Pending, route.OnDisk, route.DeadLetters)
+		cli.Printf(w, "%s\t%d\t%s\t%d\t%d\n", route.Name, route.Pending, plugincmd.Size(float64(route.Bytes)), route.OnDisk, route.DeadLetters)
 	}
 	if err := w.Flush(); err != nil {
 		return err

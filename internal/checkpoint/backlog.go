@@ -56,7 +56,7 @@ func (tx *reading) pending(s shelf, part Part, resource func(string, event.Resou
 	if s.Bucket == nil {
 		return nil, nil
 	}
-	cursor := s.Cursor()
+	cursor, read := s.Cursor(), int64(0)
 	for key, stored := cursor.Seek(pendingKey(part.After)); key != nil; key, stored = cursor.Next() {
 		if len(key) != 8 {
 			return nil, value.Corruptf("a delta's number has %d bytes", len(key))
@@ -65,7 +65,7 @@ func (tx *reading) pending(s shelf, part Part, resource func(string, event.Resou
 		if part.After > 0 && id == part.After {
 			continue
 		}
-		if part.Before > 0 && id >= part.Before || part.Limit > 0 && len(all) == part.Limit {
+		if part.Before > 0 && id >= part.Before || part.Limit > 0 && len(all) == part.Limit || part.Bytes > 0 && read >= part.Bytes {
 			break
 		}
 		payload, err := tx.codec.Payload(s.seed, key, stored)
@@ -76,7 +76,7 @@ func (tx *reading) pending(s shelf, part Part, resource func(string, event.Resou
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, pending)
+		all, read = append(all, pending), read+int64(len(payload))
 	}
 	return all, nil
 }

@@ -208,6 +208,9 @@ func (m *model) check(t *rapid.T, db *checkpoint.DB) {
 				t.Fatalf("between %d and %d there are %v, want %v, %v", from, to, ids(some), ids(want), err)
 			}
 		}
+		if some, err := db.LoadRoute(name, checkpoint.Part{Bytes: 1}, func(string) *event.Resource { return nil }); err != nil || len(some) != min(1, len(got)) {
+			t.Fatalf("a byte of route %s has %d deltas, %v", name, len(some), err)
+		}
 		for _, o := range got {
 			if describe(name, o) != describe(name, m.routes[name][o.ID]) {
 				t.Fatalf("got\n%swant\n%s", describe(name, o), describe(name, m.routes[name][o.ID]))

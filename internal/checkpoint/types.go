@@ -76,6 +76,7 @@ type RuleRecord struct {
 type Part struct {
 	After, Before uint64 // exclusive; 0: from the beginning, to the end
 	Limit         int    // the largest number; 0: no limit
+	Bytes         int64  // the delta with which the JSON reaches it is the last one; 0: no limit
 }
 
 // Backlog sums up the backlog of a route on disk.

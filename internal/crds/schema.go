@@ -78,7 +78,7 @@ var docs = map[string]string{
 var limits = map[reflect.Type]map[string]tags.Field{
 	reflect.TypeFor[config.Route](): {"overflow": {Enum: []string{config.OverflowCoalesce, config.OverflowDropOldest}}, "concurrency": {Max: "16"}, "reevaluate": {Min: "1m"}},
 	reflect.TypeFor[config.Batch](): {"size": {Max: "1000"}},
-	reflect.TypeFor[config.Queue](): {"memory": {Max: "10000"}},
+	reflect.TypeFor[config.Queue](): {"memory": {Max: "10000"}, "bytes": {Default: "16Mi"}},
 }
 
 // left are the keys of a route that its custom resource does not have: the object has a name, and
@@ -93,7 +93,7 @@ func structSchema(t reflect.Type) schema {
 			continue
 		}
 		limit := limits[t][f.Key]
-		f.Min, f.Max = cmp.Or(limit.Min, f.Min), cmp.Or(limit.Max, f.Max)
+		f.Min, f.Max, f.Default = cmp.Or(limit.Min, f.Min), cmp.Or(limit.Max, f.Max), cmp.Or(limit.Default, f.Default)
 		if limit.Enum != nil {
 			f.Enum = limit.Enum
 		}

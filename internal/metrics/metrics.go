@@ -54,6 +54,7 @@ type Metrics struct {
 	// route: objects that its watches named and that were not processed yet
 	WatchesObjects  *prometheus.GaugeVec
 	QueueOnDisk     *prometheus.GaugeVec     // route: pending deltas that are only on disk
+	QueueBytes      *prometheus.GaugeVec     // route: bytes of its pending deltas in memory
 	QueueDiskBytes  *prometheus.GaugeVec     // route: bytes of its backlog on disk
 	DeadLetters     *prometheus.GaugeVec     // route: their number
 	LettersLost     *prometheus.CounterVec   // route, reason (age, count)
@@ -121,6 +122,7 @@ func New() *Metrics {
 	m.WatchesChanges = m.gauge("route_watches_backlog_changes", "Changes for which the watches of a route were not evaluated yet.", "route")
 	m.WatchesObjects = m.gauge("route_watches_backlog_objects", "Objects that the watches of a route named and that were not processed yet.", "route")
 	m.QueueOnDisk = m.gauge("route_queue_disk_deltas", "Those of route_queue_deltas that are only on disk.", "route")
+	m.QueueBytes = m.gauge("route_queue_memory_bytes", "Bytes of the pending deltas of a route in memory: their objects and events.", "route")
 	m.QueueDiskBytes = m.gauge("route_queue_disk_bytes", "Bytes of the backlog of a route in the state file, at the last cut.", "route")
 	m.DeadLetters = m.gauge("dead_letters", "Dead letters in the state folder.", "route")
 	m.LettersLost = m.counter("dead_letters_evicted_total", "Dead letters deleted because of their age or their number.", "route", "reason")
@@ -159,7 +161,7 @@ func (m *Metrics) ForgetRoute(name string) {
 	for _, v := range []interface {
 		DeletePartialMatch(labels prometheus.Labels) int
 	}{
-		m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.RoutePending, m.RouteActive, m.RouteLimitKeys, m.RoutePaused, m.QueueOnDisk, m.QueueDiskBytes,
+		m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.RoutePending, m.RouteActive, m.RouteLimitKeys, m.RoutePaused, m.QueueOnDisk, m.QueueBytes, m.QueueDiskBytes,
 		m.SinkUnavailable, m.WatchesChanges, m.WatchesObjects,
 		m.OldestPending, m.DeliverySeconds,
 	} {

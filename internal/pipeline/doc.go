@@ -60,16 +60,18 @@
 //
 // # Memory
 //
-// A route holds at most queue.memory deltas, the head of its queue. When the head is full, new
-// deltas go to the tail, which is only on disk after the next cut, and until then in memory, a few
-// MiB at most (Config.InFlight). While there is a tail, every delta is appended to it, and when the
-// head is half empty the first part of the tail is read back, so the order is kept. Each route
-// reads its own tail, and deltas on disk are only counted in memory. See [Store].
+// A route holds at most queue.memory deltas of queue.bytes, the head of its queue; only the last
+// one may exceed the bytes. They are counted when the delta is added, and again when its events have
+// been made, see queue.Head. When the head is full, new deltas go to the tail, which is only on
+// disk after the next cut, and until then in memory, a few MiB at most (Config.InFlight). While
+// there is a tail, every delta is appended to it, and when the head is half empty the first part of
+// the tail is read back, so the order is kept. Each route reads its own tail, and deltas on disk
+// are only counted in memory. See [Store].
 //
 // A source that is faster than the disk waits for it. The overflow policy of the route applies
 // without a [Store], when the disk bound of the route (Route.Disk) or of all routes
 // (Config.MaxDisk) is reached, or when the disk writes nothing for some seconds. With coalesce the
-// route may exceed queue.memory, but holds only the net change of each object: one delta, or two if
+// route may exceed its memory, but holds only the net change of each object: one delta, or two if
 // an object was deleted and created again. So it is bounded by the number of objects, and deletes
 // beyond the capacity keep only the identity of the object. With block it exceeds the capacity by
 // at most one delta for each watch.

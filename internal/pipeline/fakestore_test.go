@@ -52,15 +52,17 @@ func (k fakeStore) backlog(route string) checkpoint.Backlog {
 
 // ReadRoute implements pipeline.Store.
 func (k fakeStore) ReadRoute(route string, part checkpoint.Part) (some []checkpoint.Pending, err error) {
+	read := int64(0)
 	for _, id := range slices.Sorted(maps.Keys(k[route])) {
-		if id <= part.After || part.Before > 0 && id >= part.Before || part.Limit > 0 && len(some) == part.Limit {
+		if id <= part.After || part.Before > 0 && id >= part.Before || part.Limit > 0 && len(some) == part.Limit ||
+			part.Bytes > 0 && read >= part.Bytes {
 			continue
 		}
 		// Only written deltas are read back.
 		o := k[route][id]
 		d := *o.Delta
 		d.Transit().Durable, o.Delta = nil, &d
-		some = append(some, o)
+		some, read = append(some, o), read+2*entryBytes
 	}
 	return some, nil
 }

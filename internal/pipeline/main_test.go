@@ -83,7 +83,7 @@ func openAs(t testing.TB, cfg pipeline.Config, routes ...pipeline.Route) *harnes
 	m := metrics.New()
 	b := &harness{t: t, letters: &fakeDeadLetters{}, registry: prometheus.NewRegistry(), metrics: m}
 	b.registry.MustRegister(m.RouteDeltas, m.RouteErrors, m.Events, m.QueueDepth, m.RoutePending, m.RouteActive, m.RouteLimitKeys, m.RoutePaused, m.QueueOnDisk,
-		m.QueueDiskBytes, m.OldestPending, m.DeliverySeconds, m.HandlerSeconds, m.SinkUnavailable)
+		m.QueueBytes, m.QueueDiskBytes, m.OldestPending, m.DeliverySeconds, m.HandlerSeconds, m.SinkUnavailable)
 	for i := range routes {
 		r := &routes[i]
 		if r.Name == "" {
@@ -185,6 +185,9 @@ func (b *harness) balanced(route string) {
 	}
 	if depth := value("route_queue_deltas", route); depth != pending {
 		b.t.Errorf("route %s: route_queue_deltas %v, pending %v", route, depth, pending)
+	}
+	if bytes := value("route_queue_memory_bytes", route); bytes < 0 || pending == 0 && bytes != 0 {
+		b.t.Errorf("route %s: %v bytes in memory, pending %v", route, bytes, pending)
 	}
 }
 

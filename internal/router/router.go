@@ -324,7 +324,7 @@ func (r *router) status(ctx context.Context) api.Status {
 	}
 	remote := r.Work.Show(ctx)
 	for _, route := range r.Pipeline.Status() {
-		shown := api.RouteStatus{Name: route.Name, Pending: route.Pending, OnDisk: route.OnDisk, Waiting: route.Waiting, Paused: route.Paused, HeldBy: route.HeldBy}
+		shown := api.RouteStatus{Name: route.Name, Pending: route.Pending, Bytes: route.Bytes, OnDisk: route.OnDisk, Waiting: route.Waiting, Paused: route.Paused, HeldBy: route.HeldBy}
 		if !route.Oldest.IsZero() {
 			shown.Oldest = &route.Oldest
 		}

@@ -24,6 +24,7 @@ type DeleteHolds struct {
 	due    func(*DeleteHold)
 
 	all     map[string]*DeleteHold // by source, namespace, name and uid
+	bytes   int64                  // of their objects
 	byName  map[string][]*DeleteHold
 	byKey   map[string][]*DeleteHold
 	changed []*DeleteHold // since the last Dirty
@@ -61,6 +62,9 @@ func (a *DeleteHold) Delta() *event.Delta { return a.delta }
 // Len returns the number of held deletes.
 func (s *DeleteHolds) Len() int { return len(s.all) }
 
+// Bytes returns the bytes of the objects of the held deletes.
+func (s *DeleteHolds) Bytes() int64 { return s.bytes }
+
 // All yields the held deletes, in no order.
 func (s *DeleteHolds) All() iter.Seq[*DeleteHold] { return maps.Values(s.all) }
 
@@ -90,6 +94,8 @@ func nameOf(source string, key event.Key) string {
 
 func (a *DeleteHold) name() string { return nameOf(a.delta.Source, a.delta.Key()) }
 
+func (a *DeleteHold) size() int64 { return int64(len(a.delta.Object().JSON())) }
+
 func (a *DeleteHold) recordKey() string { return a.name() + "\x00" + a.delta.Object().UID() }
 
 // Hold holds a delete. key is the key of the route; empty: none.
@@ -104,6 +110,7 @@ func (s *DeleteHolds) add(a *DeleteHold) {
 		s.forget(before)
 	}
 	s.all[a.recordKey()] = a
+	s.bytes += a.size()
 	s.byName[a.name()] = append(s.byName[a.name()], a)
 	if a.key != "" {
 		s.byKey[a.key] = append(s.byKey[a.key], a)
@@ -152,6 +159,7 @@ func (s *DeleteHolds) forget(a *DeleteHold) {
 	s.wheel.Stop(&a.Node)
 	a.over = true
 	delete(s.all, a.recordKey())
+	s.bytes -= a.size()
 	drop(s.byName, a.name(), a)
 	drop(s.byKey, a.key, a)
 	if a.saved {

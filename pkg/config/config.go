@@ -243,7 +243,8 @@ type Batch struct {
 
 // Queue limits the backlog of a route.
 type Queue struct {
-	Memory int  `yaml:"memory" default:"10000" min:"1" doc:"Maximum number of deltas in memory."`
+	Memory int  `yaml:"memory" default:"10000" min:"1" doc:"Maximum number of deltas in memory. Further ones go to disk, see disk."`
+	Bytes  Size `yaml:"bytes" default:"64Mi" min:"1Mi" doc:"Maximum size of the deltas in memory: of their objects, the old ones included, and of their events. Further ones go to disk, see disk. A delta that is larger alone has room. In an included file and in an object at most 16Mi, which is the default there."`
 	Disk   Size `yaml:"disk" default:"1Gi" doc:"Maximum size of the pending deltas on disk, those in memory included. When it is reached, overflow applies. 0: the route does not spill to disk. Needs state.dir."`
 }
 

@@ -269,6 +269,9 @@ func (c *Config) Fragment(f *Fragment, data []byte) (*Config, Problems) {
 	problems = append(problems, sub.checkAll(root)...)
 	for _, r := range sub.Routes {
 		if r != nil {
+			if r.Node.At("queue").At("bytes").IsZero() {
+				r.Queue.Bytes = 16 << 20
+			}
 			problems = append(problems, r.checkBounds(f)...)
 			r.qualify(f)
 		}
@@ -323,6 +326,7 @@ func (r *Route) checkBounds(f *Fragment) (problems Problems) {
 		problems = append(problems, n.At("overflow").Problemf("block slows down all routes of the source, also those of others: %s uses coalesce or dropOldest", where))
 	}
 	most(n.At("queue").At("memory"), r.Queue.Memory, 10_000, "10000")
+	most(n.At("queue").At("bytes"), int(r.Queue.Bytes), 16<<20, "16Mi")
 	most(n.At("queue").At("disk"), int(r.Queue.Disk), 1<<30, "1Gi")
 	most(n.At("concurrency"), r.Concurrency, 16, "16")
 	most(n.At("batch").At("size"), r.Batch.Size, 1000, "1000")

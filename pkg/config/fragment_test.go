@@ -105,6 +105,26 @@ func TestIncludedLinks(t *testing.T) {
 	}
 }
 
+// TestIncludedQueue: the queue of a route of a team has fewer bytes, unless the file sets them.
+func TestIncludedQueue(t *testing.T) {
+	t.Chdir(t.TempDir())
+	must.Succeed(t, os.Mkdir("teams", 0o700))
+	must.Succeed(t, os.WriteFile("teams/a.yaml", []byte(`routes:
+  - {name: default, from: pods, to: out, queue: {memory: 5}}
+  - {name: less, from: pods, to: out, queue: {bytes: 2Mi}}
+`), 0o600))
+	cfg, problems := config.Parse("config.yaml", []byte(including+"routes: [{name: own, from: pods, to: out}]\n"), config.Policy{})
+	must.Succeed(t, problems.Err())
+	for _, r := range cfg.Routes {
+		if want := map[string]config.Size{"own": 64 << 20, "team/default": 16 << 20, "team/less": 2 << 20}[r.Name]; r.Queue.Bytes != want {
+			t.Errorf("%s has %d bytes, want %d", r.Name, r.Queue.Bytes, want)
+		}
+	}
+	if len(cfg.Routes) != 3 {
+		t.Errorf("%d routes", len(cfg.Routes))
+	}
+}
+
 // including includes all files of the folder teams.
 const including = `version: 1
 sources: {pods: {resource: v1/pods}}

@@ -140,6 +140,7 @@ type SourceStatus struct {
 type RouteStatus struct {
 	Name    string     `json:"name"`
 	Pending int        `json:"pending"`
+	Bytes   int64      `json:"bytes,omitempty"`  // of memory that the pending deltas take
 	OnDisk  int        `json:"onDisk,omitempty"` // pending deltas that are not in memory
 	Oldest  *time.Time `json:"oldest,omitempty"` // time of the oldest pending delta
 	// it waits for sources that it looks objects up in

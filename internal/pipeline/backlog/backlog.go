@@ -133,10 +133,10 @@ func (b *Backlog) Enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
 		b.spill(d, unseen)
 	// filter and keys are evaluated later, or again, because the order of the deltas counts
 	case !b.AllPlaced:
-		b.overflow(b.Add(queue.Item{Delta: d, From: queue.Live, Unseen: !edge || unseen, Limit: queue.Limit{Pass: pass}}))
+		b.overflow(b.Add(queue.Item{Delta: d, From: queue.Live, Unseen: !edge || unseen, Limit: queue.Limit{Pass: pass}}), b.config.Bound())
 	default:
 		limit := queue.Limit{Later: !unseen && b.limiter.later(d), Pass: pass}
-		b.place(b.Add(queue.Item{Delta: d, From: queue.Live, Unseen: true, Limit: limit}), v)
+		b.overflow(b.place(b.Add(queue.Item{Delta: d, From: queue.Live, Unseen: true, Limit: limit}), v), b.config.Bound())
 	}
 }
 
@@ -159,8 +159,8 @@ func (b *Backlog) Take(d *event.Delta, lane queue.Key, number, closed uint64) *q
 	return e
 }
 
-// place assigns a lane to a pending entry.
-func (b *Backlog) place(e *queue.Entry, v *spec.Verdict) {
+// place assigns a lane to a pending entry, and returns it if the overflow policy may apply to it.
+func (b *Backlog) place(e *queue.Entry, v *spec.Verdict) *queue.Entry {
 	failed := v.Err
 	if !e.Counted {
 		b.config.Count.Matched.Inc()
@@ -181,16 +181,16 @@ func (b *Backlog) place(e *queue.Entry, v *spec.Verdict) {
 		b.leader.Signal() // the leader waits for a later deadline, or for none
 	}
 	if b.replaceReminder(e) {
-		return
+		return nil
 	}
 	if e.Restored {
 		b.Queue.Head.MarkAttempted(e) // regardless of the present capacity
-		return
+		return nil
 	}
 	if b.coalesces() && b.coalesce(e) {
-		e = nil // it may have been removed
+		return nil // it may have been removed
 	}
-	b.overflow(e)
+	return e
 }
 
 // Changed updates everything that depends on the queue: metrics, room, and the limit, which gets
@@ -198,6 +198,7 @@ func (b *Backlog) place(e *queue.Entry, v *spec.Verdict) {
 func (b *Backlog) Changed() {
 	b.limiter.giveBack(b.Old == nil)
 	b.config.Count.Depth.Set(float64(b.Queue.Len()))
+	b.config.Count.Bytes.Set(float64(b.Queue.Head.Bytes() + b.Queue.Tail.Bytes()))
 	if n := b.Queue.Tail.Len(); n != b.shown {
 		b.config.Count.OnDisk.Set(float64(n))
 		b.shown = n
@@ -223,7 +224,7 @@ func (b *Backlog) coalesces() bool {
 // are in debounce windows, and stay pending when the process stops.
 func (b *Backlog) AllDebouncing() bool {
 	resting, head := b.Queue.Lanes.Debouncing(), b.Queue.Head.Len()
-	return b.Draining && resting > 0 && resting == head && (!b.Queue.Tailed() || head >= b.config.Capacity)
+	return b.Draining && resting > 0 && resting == head && (!b.Queue.Tailed() || b.Room.HeadFull())
 }
 
 // windowTime returns the present time if the route has a window. Otherwise it returns zero, to save

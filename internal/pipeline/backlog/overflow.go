@@ -6,10 +6,10 @@ import (
 	"github.com/deltarouter/deltarouter/internal/trace"
 )
 
-// overflow applies the overflow policy if the head exceeds its capacity. newest is nil if it was
+// overflow applies the overflow policy if the head exceeds a bound. newest is nil if it was
 // coalesced.
-func (b *Backlog) overflow(newest *queue.Entry) {
-	if newest == nil || b.Queue.Head.Len() <= b.config.Capacity {
+func (b *Backlog) overflow(newest *queue.Entry, bound queue.Bound) {
+	if newest == nil || !b.Queue.Head.Exceeds(bound, newest) {
 		return
 	}
 	switch b.config.Overflow {
@@ -19,7 +19,7 @@ func (b *Backlog) overflow(newest *queue.Entry) {
 		}
 		b.coalesce(newest)
 	case spec.DropOldest:
-		b.dropOldest()
+		b.dropFor(newest)
 	case spec.Block: // Admit has waited
 	}
 }
@@ -38,20 +38,28 @@ func (b *Backlog) coalesce(e *queue.Entry) bool {
 	return true
 }
 
-// dropOldest drops the oldest delta in memory that was never attempted.
-func (b *Backlog) dropOldest() {
-	oldest := b.Queue.OldestUntried()
-	if oldest == nil {
-		return
+// dropFor drops the oldest delta in memory that was never attempted, and further ones as long as the
+// bytes are at their limit and newest is larger than all of them.
+func (b *Backlog) dropFor(newest *queue.Entry) {
+	head, tail := &b.Queue.Head, &b.Queue.Tail
+	for bytes := newest.Bytes(); ; {
+		oldest := b.Queue.OldestUntried()
+		if oldest == nil {
+			return
+		}
+		if !oldest.Counted {
+			b.config.Count.Matched.Inc()
+		}
+		bytes -= oldest.Bytes()
+		oldest.Trace.Fail("the queue was full (overflow: dropOldest)")
+		b.EndTrace(b.config, oldest, trace.Dropped)
+		b.Queue.Remove(oldest)
+		b.config.Count.Dropped.Inc()
+		b.config.Count.Errors("overflow").Inc()
+		if bytes <= 0 || head.Bytes()+tail.Bytes() < b.config.Bytes {
+			return
+		}
 	}
-	if !oldest.Counted {
-		b.config.Count.Matched.Inc()
-	}
-	oldest.Trace.Fail("the queue was full (overflow: dropOldest)")
-	b.EndTrace(b.config, oldest, trace.Dropped)
-	b.Queue.Remove(oldest)
-	b.config.Count.Dropped.Inc()
-	b.config.Count.Errors("overflow").Inc()
 }
 
 // replaceReminder coalesces a reminder that was just placed with the previous one. It reports

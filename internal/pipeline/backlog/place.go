@@ -1,6 +1,8 @@
 package backlog
 
 import (
+	"math"
+
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -38,13 +40,14 @@ func (b *Backlog) AssignLane(next *Unplaced, v *spec.Verdict, filtered bool) {
 	case b.limiter.suppresses(e, v):
 		b.Queue.Remove(e)
 	default:
-		b.place(e, v)
+		// the last one that was read from disk may exceed the bytes
+		b.overflow(b.place(e, v), queue.Bound{Entries: b.config.Capacity, Bytes: math.MaxInt64})
 	}
 }
 
 // HoldDelete holds a delete. Beyond the capacity only the identity of the object is kept.
 func (b *Backlog) HoldDelete(d *event.Delta, lane queue.Key) {
-	if b.Rules.Holds.Len() >= b.config.Capacity {
+	if h := &b.Rules.Holds; h.Len() >= b.config.Capacity || h.Bytes() >= b.config.Bytes {
 		d = queue.IdentityOnly(d)
 	}
 	b.Rules.Holds.Hold(d, b.config.HoldKey(d, lane), b.now())

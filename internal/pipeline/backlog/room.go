@@ -13,17 +13,17 @@ type Room struct {
 	DiskLate bool // a source timed out while the disk was taking the deltas on their way to it
 	Stalled  bool // an upstream route timed out while it waited for room
 
-	queue    *queue.Queue
-	env      *Env
-	capacity int   // deltas in memory
-	disk     int64 // bytes on disk
+	queue *queue.Queue
+	env   *Env
+	bound queue.Bound // in memory
+	disk  int64       // bytes on disk
 
 	busy   atomic.Bool   // full, as of the last change
 	freed  chan struct{} // closed when there is room again; nil: no caller waits
 	calmed chan struct{} // closed when the route is no longer laden; nil: no caller waits
 }
 
-func (r *Room) configure(c *spec.Config) { r.capacity, r.disk = c.Capacity, c.Disk }
+func (r *Room) configure(c *spec.Config) { r.bound, r.disk = c.Bound(), c.Disk }
 
 // MayBeFull reports, without the lock of the route, whether there was no room after the last
 // change. It spares most deltas the lock.
@@ -35,18 +35,22 @@ func (r *Room) Full() bool {
 	if r.onDisk() {
 		return false
 	}
-	return r.queue.Tail.Len() > 0 || r.queue.Head.Len()+r.queue.Tail.Spilled() >= r.capacity
+	head, tail := &r.queue.Head, &r.queue.Tail
+	return tail.Len() > 0 || head.Len()+tail.Spilled() >= r.bound.Entries || head.Bytes()+tail.Bytes() >= r.bound.Bytes
 }
 
 // Laden reports whether the route is more than half full, so that deltas that can wait should.
-func (r *Room) Laden() bool { return r.queue.Tailed() || 2*r.queue.Head.Len() > r.capacity }
+func (r *Room) Laden() bool { return r.queue.Tailed() || r.queue.Head.Laden(r.bound) }
 
 // Low reports whether the head has room for deltas of the tail.
-func (r *Room) Low() bool { return r.queue.Tailed() && 2*r.queue.Head.Len() <= r.capacity }
+func (r *Room) Low() bool { return r.queue.Tailed() && !r.queue.Head.Laden(r.bound) }
+
+// HeadFull reports whether the head has no room for another delta.
+func (r *Room) HeadFull() bool { return r.queue.Head.Full(r.bound) }
 
 // spills reports whether a new delta goes to the tail.
 func (r *Room) spills() bool {
-	return r.queue.Tailed() || r.disk > 0 && r.queue.Head.Len() >= r.capacity && r.onDisk()
+	return r.queue.Tailed() || r.disk > 0 && r.HeadFull() && r.onDisk()
 }
 
 // onDisk reports whether more deltas may go to disk: within the bounds, and not faster than the

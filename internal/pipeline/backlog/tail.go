@@ -30,7 +30,7 @@ func (b *Backlog) spill(d *event.Delta, unseen bool) {
 		return
 	}
 	if full && b.config.Overflow == spec.DropOldest {
-		b.dropOldest()
+		b.dropFor(e)
 	}
 }
 
@@ -47,10 +47,12 @@ func (b *Backlog) Saved(onDisk int64) {
 // disk. ok is false if there is none, or no room for it. Spilled deltas that are still in memory
 // move to the head without reading; moved reports whether any did.
 func (b *Backlog) NextPart() (part queue.Part, n int, moved, ok bool) {
-	if moved = b.Queue.Promote(b.config.Capacity); moved {
+	if moved = b.Queue.Promote(b.config.Bound()); moved {
 		b.AllPlaced = false
 	}
-	part, n, ok = b.Queue.Tail.NextPart(min(chunk, b.config.Capacity-b.Queue.Head.Len()))
+	free, head := b.config.Bound(), &b.Queue.Head
+	free.Entries, free.Bytes = min(chunk, free.Entries-head.Len()), free.Bytes-head.Bytes()
+	part, n, ok = b.Queue.Tail.NextPart(free)
 	return part, n, moved, ok
 }
 

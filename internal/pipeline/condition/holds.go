@@ -38,6 +38,14 @@ func (h *Holds) Len() int {
 	return h.held.Len()
 }
 
+// Bytes returns the bytes of the objects of the held deletes.
+func (h *Holds) Bytes() int64 {
+	if h.held == nil {
+		return 0
+	}
+	return h.held.Bytes()
+}
+
 // Hold holds a delete. key is the key of the route that can cancel it beside the name; empty: none.
 func (h *Holds) Hold(d *event.Delta, key string, now time.Time) { h.held.Hold(d, key, now) }
 

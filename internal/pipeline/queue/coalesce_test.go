@@ -237,8 +237,8 @@ func TestFedSize(t *testing.T) {
 	}
 	d := &event.Delta{Source: "s", Op: event.Deleted, Old: o}
 	fed := chain.Delta(d, &event.Event{Data: make([]byte, 5000)})
-	if size(fed)-size(d) != 5000 {
-		t.Errorf("%d and %d bytes", size(fed), size(d))
+	if of, without := (&Entry{Delta: fed}).size(), (&Entry{Delta: d}).size(); of-without != 5000 {
+		t.Errorf("%d and %d bytes", of, without)
 	}
 	if IdentityOnly(d) == d || IdentityOnly(fed) != fed {
 		t.Error("what is fed is cut down, or what is not is not")

@@ -95,6 +95,7 @@ type Entry struct {
 	lane, object *Lane
 	links        [4]links
 	stage        Stage
+	bytes        int64  // counted in its head or tail, see Head.Weigh
 	taken        bool   // in a batch now
 	takenBefore  bool   // taken before: its lane does not wait for more deltas because of it
 	group        *Entry // the last entry of its group; nil: it is taken alone

@@ -5,8 +5,14 @@ import (
 	"time"
 )
 
+// deltaBytes is the size of an entry without the JSON of its objects and the data of its events.
+const deltaBytes = 256
+
 // Head is the entries of the head of a queue by stage, each in order of age.
-type Head struct{ ages [Attempted + 1]list }
+type Head struct {
+	ages  [Attempted + 1]list
+	bytes int64 // of all entries
+}
 
 // Len returns the number of entries.
 func (h *Head) Len() (n int) {
@@ -62,6 +68,13 @@ func (h *Head) add(e *Entry, object *Lane, st Stage) {
 	e.stage, e.object = st, object
 	object.object.push(e, byObject)
 	h.ages[st].push(e, byAge)
+	e.weigh(&h.bytes)
+}
+
+// remove removes an entry, except from the list of its object.
+func (h *Head) remove(e *Entry) {
+	h.ages[e.stage].remove(e, byAge)
+	h.bytes -= e.bytes
 }
 
 // oldest returns the time at which the oldest entry was seen; zero: there is none.
@@ -94,4 +107,60 @@ func (h *Head) all() iter.Seq[*Entry] {
 			}
 		}
 	}
+}
+
+// Bound is the number of entries that a head may have, and the bytes that they may take. The last
+// entry may exceed Bytes, so that each one fits into an empty head.
+type Bound struct {
+	Entries int
+	Bytes   int64
+}
+
+// Bytes returns the bytes of memory that the entry takes, see [Head.Weigh].
+func (e *Entry) Bytes() int64 { return e.bytes }
+
+// Bytes returns the bytes that the entries take, as of the last change of each.
+func (h *Head) Bytes() int64 { return h.bytes }
+
+// Full reports whether a head has no room for another entry.
+func (h *Head) Full(b Bound) bool { return h.Len() >= b.Entries || h.bytes >= b.Bytes }
+
+// Exceeds reports whether a head had no room when newest was added.
+func (h *Head) Exceeds(b Bound, newest *Entry) bool {
+	return h.Len() > b.Entries || h.bytes-newest.bytes >= b.Bytes
+}
+
+// Laden reports whether a head is more than half full.
+func (h *Head) Laden(b Bound) bool { return 2*h.Len() > b.Entries || 2*h.bytes > b.Bytes }
+
+// Weigh counts the bytes of an entry again, after its delta or its events have changed. No worker
+// may have the entry, unless it has no events yet.
+func (h *Head) Weigh(e *Entry) { e.weigh(&h.bytes) }
+
+// weigh counts the bytes of e as a part of those in of.
+func (e *Entry) weigh(of *int64) {
+	before := e.bytes
+	e.bytes = e.size()
+	*of += e.bytes - before
+}
+
+// size returns the bytes of memory that an entry takes: those of its objects and events. The old
+// object does not count if the entry before, of the same object, has it as the new one.
+func (e *Entry) size() int64 {
+	d, n := e.Delta, deltaBytes
+	if d.New != nil {
+		n += len(d.New.JSON())
+	}
+	if before := e.links[byObject].prev; d.Old != nil && (before == nil || before.Delta.New != d.Old) {
+		n += len(d.Old.JSON())
+	}
+	if d.Event != nil {
+		n += len(d.Event.Data)
+	}
+	if e.Progress != nil {
+		for i := range e.Progress.Events {
+			n += len(e.Progress.Events[i].Data)
+		}
+	}
+	return int64(n)
 }

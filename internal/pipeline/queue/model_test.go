@@ -243,6 +243,16 @@ func (m *queueModel) check(t *rapid.T) {
 	if m.q.Len() != len(m.pending) {
 		t.Fatalf("%d pending, want %d", m.q.Len(), len(m.pending))
 	}
+	head, tail := int64(0), int64(0)
+	for e := range m.q.Head.all() {
+		head += e.bytes
+	}
+	for e := m.q.Tail.entries.head; e != nil; e = e.links[byAge].next {
+		tail += e.bytes
+	}
+	if m.q.Head.bytes != head || m.q.Tail.bytes != tail || head < int64(m.q.Head.Len())*deltaBytes {
+		t.Fatalf("%d and %d bytes, want %d and %d", m.q.Head.bytes, m.q.Tail.bytes, head, tail)
+	}
 	readyLen := 0
 	for s := m.q.Lanes.ready.head; s != nil; s = s.next {
 		if s.state != ready || s.lane.len == 0 {

@@ -170,7 +170,7 @@ func (q *Queue) Remove(e *Entry) {
 	if e.stage == Spilled {
 		q.Tail.dropped(e)
 	} else {
-		q.Head.ages[e.stage].remove(e, byAge)
+		q.Head.remove(e)
 	}
 	lane, object := e.lane, e.object
 	if lane != nil {
@@ -202,10 +202,12 @@ func (q *Queue) Remove(e *Entry) {
 
 // SetDelta replaces the delta of an entry, without marking the entry as dirty.
 func (q *Queue) SetDelta(e *Entry, d *event.Delta) {
-	if e.stage == Spilled {
-		q.Tail.bytes += size(d) - size(e.Delta)
-	}
 	e.Delta = d
+	if e.stage == Spilled {
+		e.weigh(&q.Tail.bytes)
+	} else {
+		q.Head.Weigh(e)
+	}
 }
 
 // slot returns the lane of a key, and creates it if there is none.

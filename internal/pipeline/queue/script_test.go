@@ -89,7 +89,7 @@ func (s *script) run(f []string) {
 		gone, _ := s.q.Coalesce(s.entries[f[1]])
 		fmt.Fprintln(&s.out, "coalesce", f[1], "-> gone", gone)
 	case "promote":
-		s.q.Promote(1000)
+		s.q.Promote(queue.Bound{Entries: 1000, Bytes: 1 << 30})
 		for e := s.q.Head.NextUnplaced(); e != nil; e = s.q.Head.NextUnplaced() {
 			s.q.Place(e, e.Object(), s.now)
 		}

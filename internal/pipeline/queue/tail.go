@@ -7,9 +7,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// deltaBytes is the size of a delta without the JSON of its objects.
-const deltaBytes = 256
-
 // Tail is the end of a queue, behind the head. A delta that comes when the head is full, or when
 // there is a tail, stays in memory (stage Spilled) until a cut has written it to disk, and is then
 // only counted in n. The deltas that are only on disk have numbers above after, are never changed,
@@ -43,7 +40,7 @@ func (t *Tail) OnDisk() int64 { return t.onDisk }
 
 // dropped removes an entry that is no longer pending.
 func (t *Tail) dropped(e *Entry) {
-	t.bytes -= size(e.Delta)
+	t.bytes -= e.bytes
 	t.entries.remove(e, byAge)
 	if !e.Saved.written {
 		return
@@ -82,12 +79,13 @@ func (t *Tail) add(e *Entry, m *memory) {
 	e.stage, e.object = Spilled, s
 	s.object.push(e, byObject)
 	t.entries.push(e, byAge)
-	t.bytes += size(e.Delta)
+	e.weigh(&t.bytes)
 }
 
 // remove removes an entry from the tail.
 func (t *Tail) remove(e *Entry, m *memory) {
-	t.bytes -= size(e.Delta)
+	t.bytes -= e.bytes
+	e.bytes = 0
 	t.entries.remove(e, byAge)
 	e.object.object.remove(e, byObject)
 	t.free(e.object, m)
@@ -135,10 +133,10 @@ func (q *Queue) promote(e *Entry) {
 	q.Head.add(e, q.slot(ObjectKey(e.Delta)), Pending)
 }
 
-// Promote moves entries of the tail that are in memory into a head of the given capacity. It
-// reports whether it moved any.
-func (q *Queue) Promote(capacity int) (moved bool) {
-	for q.Tail.n == 0 && q.Tail.entries.len > 0 && q.Head.Len() < capacity {
+// Promote moves entries of the tail that are in memory into a head with a bound. It reports whether
+// it moved any.
+func (q *Queue) Promote(b Bound) (moved bool) {
+	for q.Tail.n == 0 && q.Tail.entries.len > 0 && !q.Head.Full(b) {
 		q.promote(q.Tail.entries.head)
 		moved = true
 	}
@@ -149,16 +147,16 @@ func (q *Queue) Promote(capacity int) (moved bool) {
 type Part struct {
 	After, Before uint64 // exclusive; Before 0: no end
 	Limit         int
+	Bytes         int64 // it ends with the delta that reaches them
 }
 
-// NextPart returns the next part to read from disk, of at most limit deltas, and the number of
-// deltas that are only on disk; ok is false if there is none. The caller then calls ReadBack or
-// EndReading.
-func (t *Tail) NextPart(limit int) (part Part, n int, ok bool) {
-	if t.n == 0 || limit <= 0 {
+// NextPart returns the next part to read from disk, within limit, and the number of deltas that are
+// only on disk; ok is false if there is none. The caller then calls ReadBack or EndReading.
+func (t *Tail) NextPart(limit Bound) (part Part, n int, ok bool) {
+	if t.n == 0 || limit.Entries <= 0 || limit.Bytes <= 0 {
 		return part, 0, false
 	}
-	part = Part{After: t.after, Limit: limit}
+	part = Part{After: t.after, Limit: limit.Entries, Bytes: limit.Bytes}
 	if first := t.entries.head; first != nil {
 		part.Before = first.Saved.ID
 	}
@@ -185,7 +183,7 @@ func (q *Queue) ReadBack(part Part, n int, read []Read, add func(i int)) (lost i
 		t.since = o.Seen
 		add(i)
 	}
-	if len(read) == part.Limit {
+	if len(read) > 0 { // a limit of the part may have ended it
 		return 0
 	}
 	// All deltas before the next one in memory are read.
@@ -196,10 +194,8 @@ func (q *Queue) ReadBack(part Part, n int, read []Read, add func(i int)) (lost i
 		}
 		return 0
 	}
-	if lost = max(0, n-len(read)); lost > 0 {
-		t.n -= lost
-	}
-	return lost
+	t.n -= n
+	return n
 }
 
 // Read is a delta that was read from disk.
@@ -224,14 +220,3 @@ func (q *Queue) Restore(read []Read, last uint64, others int, bytes int64) {
 // WasCounted reports whether a delta that is read from disk was counted as matched, if its filter
 // was evaluated.
 func (t *Tail) WasCounted(number uint64) bool { return number > t.counted }
-
-// size estimates the memory of a delta. For an update it counts only the new object, because the
-// old one is usually shared with the previous delta, which is pending, too. The real size may be
-// twice as much.
-func size(d *event.Delta) int64 {
-	n := deltaBytes + len(d.Object().JSON())
-	if d.Event != nil {
-		n += len(d.Event.Data)
-	}
-	return int64(n)
-}

@@ -163,7 +163,7 @@ func (l *links) waitsFor(routes, down uint64) bool {
 		return false
 	case lanes.Ready() > 0 && sinks != all, lanes.Gated(), lanes.Debouncing() > 0:
 		return false
-	case b.Queue.Tailed() && b.Queue.Head.Len() < c.Capacity:
+	case b.Queue.Tailed() && !b.Room.HeadFull():
 		return false
 	}
 	for e := range b.Queue.Head.Retried() {

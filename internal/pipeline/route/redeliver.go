@@ -97,8 +97,8 @@ func (l *redeliveries) reserve(letter uint64) error {
 		return fmt.Errorf("route %q is paused: fix the cause, then run router resume %s", l.Config().Name, l.Config().Name)
 	case !l.backlog.AllPlaced:
 		return fmt.Errorf("route %q is not ready: try again when its sources have synced, see router status", l.Config().Name)
-	case l.backlog.Queue.Tailed() || l.backlog.Queue.Len() >= l.Config().Capacity:
-		return fmt.Errorf("the queue of route %q is full (queue.memory): try again when its backlog is smaller", l.Config().Name)
+	case l.backlog.Queue.Tailed() || l.backlog.Room.HeadFull():
+		return fmt.Errorf("the queue of route %q is full (queue.memory, queue.bytes): try again when its backlog is smaller", l.Config().Name)
 	}
 	l.pending[letter] = true
 	return nil

@@ -99,6 +99,7 @@ type Status struct {
 	Pending int
 	// how many of these a drain leaves to the next start, because their windows are open
 	Kept    int
+	Bytes   int64     // of memory that the pending deltas take, see queue.Head
 	OnDisk  int       // how many of these are only on disk
 	Oldest  time.Time // when the oldest pending delta was seen; zero: there is none
 	Waiting bool      // for the sources of its look-ups
@@ -115,7 +116,7 @@ func (r *Route) Status() Status {
 		kept = q.Len()
 	}
 	return Status{
-		Name: c.Name, ID: c.ID, Pending: q.Len(), Kept: kept, OnDisk: q.Tail.Len(), Oldest: q.Oldest(),
+		Name: c.Name, ID: c.ID, Pending: q.Len(), Kept: kept, Bytes: q.Head.Bytes() + q.Tail.Bytes(), OnDisk: q.Tail.Len(), Oldest: q.Oldest(),
 		Waiting: !r.backlog.AllPlaced && !c.IsReady(), Paused: r.paused.reason, HeldBy: r.links.heldBy(),
 	}
 }

@@ -165,6 +165,7 @@ func (w *worker) finishLane(entries []*queue.Entry, now time.Time) (at time.Time
 			clear(e.Progress.Events)
 			e.Progress.Events, e.Progress.Handled = e.Progress.Events[:0], false
 		}
+		w.backlog.Queue.Head.Weigh(e)
 	}
 	return at
 }

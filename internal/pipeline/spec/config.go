@@ -6,6 +6,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
@@ -54,6 +55,9 @@ func (c *Config) conditionEntry() filters.Entry {
 
 // HasCondition reports whether the route has a condition.
 func (c *Config) HasCondition() bool { return c.When.Filter != nil }
+
+// Bound returns the limits of the pending deltas in memory.
+func (c *Config) Bound() queue.Bound { return queue.Bound{Entries: c.Capacity, Bytes: c.Bytes} }
 
 // IsReady reports whether filter and key may be evaluated.
 func (c *Config) IsReady() bool { return c.Ready == nil || IsClosed(c.Ready) }

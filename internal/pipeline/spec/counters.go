@@ -23,7 +23,7 @@ type Counters struct {
 	DeadLettered, Suppressed     counter
 	Depth, Oldest                gauge
 	Waiting, Active, Keys        gauge // of rules; nil: the route has no such rule
-	OnDisk, Disk, Paused         gauge
+	OnDisk, Bytes, Disk, Paused  gauge
 	Deliveries                   *metrics.Deliveries
 	Handler                      observer        // seconds of a call of the handler
 	Events                       []eventCounters // by sink
@@ -32,7 +32,7 @@ type Counters struct {
 
 // OmitGauges makes the gauges have no effect.
 func (c *Counters) OmitGauges() {
-	c.Depth, c.Oldest, c.OnDisk, c.Disk, c.Paused = noGauge{}, noGauge{}, noGauge{}, noGauge{}, noGauge{}
+	c.Depth, c.Oldest, c.OnDisk, c.Bytes, c.Disk, c.Paused = noGauge{}, noGauge{}, noGauge{}, noGauge{}, noGauge{}, noGauge{}
 	for i := range c.Events {
 		if c.Events[i].Unavailable != nil {
 			c.Events[i].Unavailable = noGauge{}
@@ -59,6 +59,7 @@ func newCounters(m *metrics.Metrics, r *Route) Counters {
 		Suppressed: deltas(metrics.Suppressed),
 		Depth:      m.QueueDepth.WithLabelValues(r.Name), Oldest: m.OldestPending.WithLabelValues(r.Name),
 		OnDisk:     m.QueueOnDisk.WithLabelValues(r.Name),
+		Bytes:      m.QueueBytes.WithLabelValues(r.Name),
 		Disk:       m.QueueDiskBytes.WithLabelValues(r.Name),
 		Paused:     m.RoutePaused.WithLabelValues(r.Name),
 		Deliveries: m.Deliveries(r.Name),

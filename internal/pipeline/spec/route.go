@@ -85,6 +85,8 @@ type Route struct {
 	// the number of pending deltas in memory beyond which they go to disk, or Overflow applies; 0:
 	// 10000
 	Capacity int
+	// Bytes likewise limits the bytes of memory that they take. 0: 64 MiB.
+	Bytes int64
 	// Disk is the number of bytes of pending deltas that the route may have on disk, including
 	// those that are in memory, too, before Overflow applies. 0: no delta goes to disk only, except
 	// those that are there already.
@@ -172,6 +174,7 @@ func (r Route) WithDefaults() Route {
 	r.Batch.Size = or(r.Batch.Size, 1)
 	r.Concurrency = or(r.Concurrency, 1)
 	r.Capacity = or(r.Capacity, 10_000)
+	r.Bytes = or(r.Bytes, 64<<20)
 	r.Retry.Backoff = or(r.Retry.Backoff, 200*time.Millisecond)
 	r.Retry.Max = or(r.Retry.Max, 30*time.Second)
 	r.Retry.MaxAge = or(r.Retry.MaxAge, 24*time.Hour)

@@ -37,7 +37,7 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 		Batch:   pipeline.Batch{Size: p.Batch.Size, Wait: p.Batch.Wait},
 		Grouped: p.Batch.By != nil, Joint: p.Batch.By != nil && p.EmitProgram != nil,
 		Debounce: pipeline.Debounce(p.Debounce), MaxAge: p.MaxAge,
-		Concurrency: p.Concurrency, Capacity: p.Queue.Memory, Disk: int64(p.Queue.Disk),
+		Concurrency: p.Concurrency, Capacity: p.Queue.Memory, Bytes: int64(p.Queue.Bytes), Disk: int64(p.Queue.Disk),
 		Retry: pipeline.Retry{Attempts: p.Retry.Attempts, Backoff: p.Retry.Backoff, Max: p.Retry.Max, MaxAge: p.Retry.MaxAge},
 	}
 	for _, name := range p.Ops {

@@ -20,7 +20,7 @@ func (s *Set) WorkerRoutes() []pipeline.Route {
 	for _, r := range s.Routes() {
 		worker := pipeline.Route{
 			Name: r.Name, Version: r.Version, ID: r.ID, Sources: r.Sources, Ops: r.Ops, HandlerName: r.HandlerName, Handler: r.Handler, Sinks: r.Sinks,
-			Secret: r.Secret, Overflow: pipeline.Block, MaxAge: r.MaxAge, Batch: r.Batch, Concurrency: r.Concurrency, Capacity: r.Capacity,
+			Secret: r.Secret, Overflow: pipeline.Block, MaxAge: r.MaxAge, Batch: r.Batch, Concurrency: r.Concurrency, Capacity: r.Capacity, Bytes: r.Bytes,
 			Retry: r.Retry, OnFailure: r.OnFailure,
 		}
 		if r.HandlerName == emitHandler { // the leader has made the events

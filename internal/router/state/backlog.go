@@ -56,7 +56,7 @@ func (s *State) backlog(route *config.Route, resource Resolver) (head []checkpoi
 	if backlog, err = s.db.Backlog(route.ID); err != nil {
 		return nil, backlog, err
 	}
-	head, err = s.db.LoadRoute(route.ID, checkpoint.Part{Limit: route.Queue.Memory}, resource)
+	head, err = s.db.LoadRoute(route.ID, checkpoint.Part{Limit: route.Queue.Memory, Bytes: int64(route.Queue.Bytes)}, resource)
 	return head, backlog, err
 }
 
