@@ -124,10 +124,17 @@ func (b *Build) Run(ctx context.Context, out io.Writer) error {
 	if err := b.missing(ctx); err != nil {
 		return err
 	}
+	var chosen []string
+	for _, t := range b.tools {
+		if one := t.chosen(ctx); one != "" {
+			chosen = append(chosen, one)
+		}
+	}
 	for _, s := range b.steps {
 		if s.skip != nil && s.skip(b.dir) {
 			continue
 		}
+		s.env = append(slices.Clone(s.env), chosen...)
 		fmt.Fprintf(out, "%s\n", s)
 		c := exec.CommandContext(ctx, s.args[0], s.args[1:]...) //nolint:gosec // the user asked for the build of this folder
 		c.Dir, c.Env, c.Stdout, c.Stderr = b.dir, append(os.Environ(), s.env...), out, out

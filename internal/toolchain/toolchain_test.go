@@ -122,13 +122,37 @@ func TestRustTarget(t *testing.T) {
 	if rustc.there(t.Context()) {
 		t.Error("the target is found, which is not there")
 	}
-	if got := rustc.what(); got != "rustc-x with its target wasm32-unknown-unknown" {
+	if got := rustc.what(); got != "rustc-x with its target wasm32-unknown-unknown, which "+filepath.Join(bin, "rustc-x")+" lacks" {
 		t.Error(got)
 	}
 	must.Succeed(t, os.MkdirAll(filepath.Join(root, "lib", "rustlib", rustTarget), 0o755))
 	if !rustc.there(t.Context()) {
 		t.Error("the target is not found")
 	}
+}
+
+// TestSecondRustc: a compiler without the target, as rustup's is at first, does not hide a later one
+// of the PATH that has it. One that the environment names is the only candidate.
+func TestSecondRustc(t *testing.T) {
+	without, with, root := t.TempDir(), t.TempDir(), t.TempDir()
+	must.Succeed(t, os.MkdirAll(filepath.Join(root, "lib", "rustlib", rustTarget), 0o755))
+	for bin, sysroot := range map[string]string{without: t.TempDir(), with: root} {
+		must.Succeed(t, os.WriteFile(filepath.Join(bin, "rustc"), []byte("#!/bin/sh\necho "+sysroot+"\n"), 0o700)) //nolint:gosec // a program
+	}
+	t.Setenv("PATH", strings.Join([]string{without, with, os.Getenv("PATH")}, string(os.PathListSeparator)))
+	t.Setenv("RUSTC", "")
+	dir := folder(t, "pod-phase.rs")
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "build.sh"), []byte(`printf '\0asm\1\0\0\0' >pod-phase.wasm; echo "with $RUSTC"`), 0o600))
+	b, err := Find(dir)
+	must.Succeed(t, err)
+	var out bytes.Buffer
+	must.Succeed(t, b.Run(t.Context(), &out))
+	second := filepath.Join(with, "rustc")
+	if got, want := out.String(), "RUSTC="+second+" sh build.sh\nwith "+second+"\n"; got != want {
+		t.Errorf("got %q\nwant %q", got, want)
+	}
+	t.Setenv("RUSTC", filepath.Join(without, "rustc"))
+	must.Fail(t, b.Run(t.Context(), &out), "rustc with its target wasm32-unknown-unknown, which "+filepath.Join(without, "rustc")+" lacks (rustup target add")
 }
 
 // TestCargo: the module of a crate is copied beside its source.

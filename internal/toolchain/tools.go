@@ -43,17 +43,55 @@ func (t tool) program() string {
 	return cmp.Or(os.Getenv(t.env), t.name)
 }
 
-// what names the program and its missing part.
+// what names the program and its missing part, and the installed program that lacks it.
 func (t tool) what() string {
 	if t.part == "" {
 		return t.program()
 	}
-	return t.program() + " with " + t.part
+	text := t.program() + " with " + t.part
+	if path, err := exec.LookPath(t.program()); err == nil {
+		text += ", which " + path + " lacks"
+	}
+	return text
 }
 
+// there reports whether the program is installed and can build.
 func (t tool) there(ctx context.Context) bool {
-	path, err := exec.LookPath(t.program())
-	return err == nil && (t.works == nil || t.works(ctx, path))
+	_, ok := t.find(ctx)
+	return ok
+}
+
+// find returns the first program of the PATH that can build. A program that the environment names
+// is the only candidate.
+func (t tool) find(ctx context.Context) (path string, ok bool) {
+	first, err := exec.LookPath(t.program())
+	if err != nil || t.works == nil || t.works(ctx, first) {
+		return first, err == nil
+	}
+	if t.program() != t.name {
+		return "", false
+	}
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		path, err := exec.LookPath(filepath.Join(dir, t.name))
+		if err == nil && path != first && t.works(ctx, path) {
+			return path, true
+		}
+	}
+	return "", false
+}
+
+// chosen returns the variable that makes the build run another program than the first of the PATH,
+// which cannot build, or "": the first one can. So rustup's compiler without the target does not
+// hide the one of the system that has it.
+func (t tool) chosen(ctx context.Context) string {
+	if t.works == nil || t.env == "" {
+		return ""
+	}
+	first, err := exec.LookPath(t.program())
+	if path, ok := t.find(ctx); ok && err == nil && path != first {
+		return t.env + "=" + path
+	}
+	return ""
 }
 
 // hasRustTarget reports whether the standard library for WebAssembly is installed.
