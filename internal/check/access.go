@@ -43,7 +43,7 @@ func Access(ctx context.Context, client *informer.Client, needs []rbac.Need, fil
 	}
 	if a.failed != nil {
 		return Findings{Warnings: config.Problems{{File: file, Path: "cluster", Warning: true, Message: fmt.Sprintf(
-			"the rights of the router were not checked, because its access review failed: %v", unanswered(client, a.failed))}}}
+			"the rights of the router were not checked, because its access review failed: %v", compile.Unanswered(client, a.failed))}}}
 	}
 	found.Roles = a.roles(ctx, file)
 	return found

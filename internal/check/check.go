@@ -87,7 +87,7 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 		found.Problems = append(found.Problems, p.Mistakes()...)
 	}
 	if known.Failed != nil {
-		fail("cluster", "the schemas of the cluster cannot be read: %v", unanswered(client, known.Failed))
+		fail("cluster", "the schemas of the cluster cannot be read: %v", known.Failed)
 	}
 	found.load(ctx, cfg, components.Handlers, plugins.Modules{Dir: compile.ModulesOf(cfg.State), Offline: !opts.Connect})
 	found.Problems = found.Problems.Sorted()

@@ -2,11 +2,16 @@ package compile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/schema"
@@ -14,6 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // openAPITimeout bounds all requests for the API server's schemas together. Without an answer the
@@ -69,7 +75,7 @@ func PullSchemas(ctx context.Context, cluster config.Cluster, policy config.Poli
 	defer cancel()
 	versions, err := client.OpenAPIVersions(ctx)
 	if err != nil {
-		return "", 0, fmt.Errorf("the schemas of the cluster cannot be read: %w", err)
+		return "", 0, fmt.Errorf("the schemas of the cluster cannot be read: %w", Unanswered(client, err))
 	}
 	all := &schema.Set{}
 	for _, gv := range versions {
@@ -82,7 +88,7 @@ func PullSchemas(ctx context.Context, cluster config.Cluster, policy config.Poli
 			found, err = schema.Parse(text)
 		}
 		if err != nil {
-			return "", 0, fmt.Errorf("the schemas of %s cannot be read: %w; nothing was saved", gv, err)
+			return "", 0, fmt.Errorf("the schemas of %s cannot be read: %w; nothing was saved", gv, Unanswered(client, err))
 		}
 		all.Merge(found)
 	}
@@ -198,16 +204,22 @@ func (s *Schemas) unknown(resource string) string {
 	case s.Ask == nil:
 		return what + ": router check -connect asks the cluster for it, router schema pull saves it"
 	case s.Failed != nil:
-		return fmt.Sprintf("%s: the cluster did not answer: %v", what, s.Failed)
+		return fmt.Sprintf("%s: the schemas of the cluster cannot be read: %v", what, s.Failed)
 	}
 	return what + ": the cluster does not have it (yet)"
 }
 
 // AskCluster returns a function that requests a cluster's OpenAPI documents, and one to call after
-// the last request.
+// the last request. The errors of the function are those of [Unanswered].
 func AskCluster(ctx context.Context, client *informer.Client) (ask func(group, version string) ([]byte, error), done func()) {
 	ctx, cancel := context.WithTimeout(ctx, openAPITimeout)
-	return func(group, version string) ([]byte, error) { return client.OpenAPI(ctx, group, version) }, cancel
+	return func(group, version string) ([]byte, error) {
+		text, err := client.OpenAPI(ctx, group, version)
+		if err != nil {
+			err = Unanswered(client, err)
+		}
+		return text, err
+	}, cancel
 }
 
 // controllers are the built-in resources whose objects control others. An expression with
@@ -251,4 +263,25 @@ func Environment(cfg *config.Config, types map[string]*schema.Type, owners map[s
 		env.ManagedFields[name] = s.ManagedFields
 	}
 	return env
+}
+
+// Unanswered describes why the API server did not answer a request of client, with the remedy. It
+// returns other errors unchanged.
+func Unanswered(client *informer.Client, err error) error {
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		return fmt.Errorf("the API server %s cannot be reached: %w; check the address, and cluster.kubeconfig and cluster.context",
+			client.Host(), plugins.Transport(failed.Err))
+	}
+	status := apierrors.APIStatus(nil)
+	if !errors.As(err, &status) {
+		return err
+	}
+	switch status.Status().Code {
+	case http.StatusUnauthorized:
+		return fmt.Errorf("the API server %s refuses the credentials (401): renew the token or the certificate of the kubeconfig", client.Host())
+	case http.StatusForbidden:
+		return fmt.Errorf("the API server %s refuses the request (403): %w", client.Host(), err)
+	default:
+		return fmt.Errorf("the API server %s answers: %w", client.Host(), err)
+	}
 }

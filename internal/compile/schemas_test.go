@@ -1,4 +1,4 @@
-package check
+package compile_test
 
 import (
 	"net/http"
@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -38,12 +39,18 @@ users: [{name: u, user: {token: abc}}]
 contexts: [{name: c, context: {cluster: c, user: u}}]
 current-context: c
 `), 0o600))
-			client, err := informer.NewClient(config.Cluster{Kubeconfig: file}, config.Policy{})
+			cluster, want := config.Cluster{Kubeconfig: file}, "the API server "+test.server+test.want
+			client, err := informer.NewClient(cluster, config.Policy{})
 			must.Succeed(t, err)
 			defer client.Close()
-			_, err = client.OpenAPI(t.Context(), "", "v1")
-			if got, want := unanswered(client, err), "the API server "+test.server+test.want; err == nil || got.Error() != want {
-				t.Errorf("got %v\nwant %s", got, want)
+			ask, done := compile.AskCluster(t.Context(), client)
+			defer done()
+			if _, err = ask("", "v1"); err == nil || err.Error() != want {
+				t.Errorf("got %v\nwant %s", err, want)
+			}
+			want = "the schemas of the cluster cannot be read: " + want
+			if _, _, err = compile.PullSchemas(t.Context(), cluster, config.Policy{}, t.TempDir()); err == nil || err.Error() != want {
+				t.Errorf("a pull: got %v\nwant %s", err, want)
 			}
 		})
 	}
