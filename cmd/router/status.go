@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -78,6 +80,9 @@ func printStatus(r *cli.Remote, s *api.Status) error {
 	if err := printNamespaces(r, s.Sources); err != nil {
 		return err
 	}
+	if err := printObjects(r.Out, s.Objects); err != nil {
+		return err
+	}
 	if err := printFleet(r.Out, s.Fleet); err != nil {
 		return err
 	}
@@ -109,6 +114,27 @@ func printNamespaces(r *cli.Remote, sources []api.SourceStatus) error {
 		}
 		begun = true
 		cli.Printf(w, "%s\t%d\n", s.Name, *s.Namespaces)
+	}
+	return w.Flush()
+}
+
+// printObjects prints the namespaces whose objects are read for routes. An object elsewhere has no
+// status, because the router does not see it.
+func printObjects(out io.Writer, all []api.ObjectsStatus) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if len(all) > 0 {
+		fmt.Fprintln(w, "\nOBJECTS\tGRANTED NAMESPACES\tOTHERS")
+	}
+	for _, o := range all {
+		key := "customResources." + strings.ToLower(o.Kind[:1]) + o.Kind[1:] + "s"
+		switch {
+		case len(o.Namespaces) == 0:
+			cli.Printf(w, "%s\tnone\tignored, without a status: %s grants them\n", o.Kind, key)
+		case slices.Contains(o.Namespaces, "*"):
+			cli.Printf(w, "%s\tall\t-\n", o.Kind)
+		default:
+			cli.Printf(w, "%s\t%s\tignored, without a status: %s.namespaces grants them\n", o.Kind, strings.Join(o.Namespaces, ", "), key)
+		}
 	}
 	return w.Flush()
 }

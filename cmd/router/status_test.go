@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"strings"
 	"testing"
 
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestStatus shows that the status has the reasons, which the probes do not show.
@@ -36,5 +38,24 @@ func TestStatus(t *testing.T) {
 			status.Checks[0] = api.Check{Name: "sources/pods", OK: !c.holds, Holds: true, Message: "listing"}
 			checkRun(t, append([]string{"status"}, c.args...), c.code, c.stdout, c.stderr)
 		})
+	}
+}
+
+// TestStatusOfObjects shows that the status says which objects are read for routes.
+func TestStatusOfObjects(t *testing.T) {
+	var out bytes.Buffer
+	must.Succeed(t, printObjects(&out, nil))
+	must.Succeed(t, printObjects(&out, []api.ObjectsStatus{{Kind: "Route", Namespaces: []string{"payments", "shop"}}, {Kind: "ClusterRoute"}}))
+	must.Succeed(t, printObjects(&out, []api.ObjectsStatus{{Kind: "Route", Namespaces: []string{"*"}}}))
+	const want = `
+OBJECTS       GRANTED NAMESPACES  OTHERS
+Route         payments, shop      ignored, without a status: customResources.routes.namespaces grants them
+ClusterRoute  none                ignored, without a status: customResources.clusterRoutes grants them
+
+OBJECTS  GRANTED NAMESPACES  OTHERS
+Route    all                 -
+`
+	if out.String() != want {
+		t.Errorf("got %s\nwant %s", out.String(), want)
 	}
 }

@@ -262,6 +262,23 @@ func (r *router) objectStates() map[*customresources.Object]customresources.Stat
 	return states
 }
 
+// objectsRead returns the objects with routes that the configuration grants something. Those of
+// other namespaces are not watched, so that they have no status: the status of the router says so.
+func objectsRead(cfg *config.Config) (all []api.ObjectsStatus) {
+	of := &cfg.CustomResources
+	if of.Routes == nil && of.ClusterRoutes == nil {
+		return nil
+	}
+	routes, clusterRoutes := api.ObjectsStatus{Kind: "Route"}, api.ObjectsStatus{Kind: "ClusterRoute"}
+	if of.Routes != nil {
+		routes.Namespaces = of.Routes.Namespaces
+	}
+	if of.ClusterRoutes != nil {
+		clusterRoutes.Namespaces = []string{config.AllNamespaces}
+	}
+	return []api.ObjectsStatus{routes, clusterRoutes}
+}
+
 // checks returns the checks of the watches of objects. They do not make the router unready: the
 // other routes run.
 func (o *objectRoutes) checks() (checks []api.Check) {

@@ -184,6 +184,32 @@ func TestSavedObjects(t *testing.T) {
 	}
 }
 
+// TestObjectsInStatus shows that the status names the rejected objects of each namespace, and the
+// namespaces whose objects have a grant.
+func TestObjectsInStatus(t *testing.T) {
+	wrong := func(n int) *customresources.Object {
+		o := objectOf(n, 0)
+		o.Text = fmt.Appendf(nil, "metadata: {name: r%04d, namespace: ns}\nspec: {from: [mops], to: [out]}\n", n)
+		return o
+	}
+	p, _ := planOf(t, fileOf(t), &objectRoutes{}, 0, objectOf(1, 0), wrong(2), wrong(3))
+	r := &rejections{}
+	r.now.Store(&p.Rejected)
+	checks := r.checks()
+	if len(checks) != 1 || checks[0].Name != "customResources/ns" || checks[0].OK || checks[0].Holds {
+		t.Fatalf("%+v", checks)
+	}
+	const want = `route/r0002 -n ns:2:15: spec.from[0]: there is no source "mops"`
+	if m := checks[0].Message; !strings.HasPrefix(m, want) || !strings.HasSuffix(m, "; its routes are disabled (2 objects have mistakes)") {
+		t.Error(m)
+	}
+	got, err := json.Marshal(objectsRead(p.Config))
+	must.Succeed(t, err)
+	if want := `[{"kind":"Route","namespaces":["ns"]},{"kind":"ClusterRoute","namespaces":null}]`; string(got) != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // stateOptions returns the options of a router with a state folder, and without an API server.
 func stateOptions(t *testing.T, more string) (opts Options, dir string) {
 	t.Helper()

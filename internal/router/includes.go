@@ -23,9 +23,10 @@ func (r *rejections) all() []compile.Rejected {
 	return nil
 }
 
-// each calls f for each prefix with rejected files, with the first of them and their number.
-func (r *rejections) each(f func(prefix string, first *compile.Rejected, n int)) {
-	all := slices.DeleteFunc(slices.Clone(r.all()), func(one compile.Rejected) bool { return one.Fragment.Object != nil })
+// each calls f for each prefix with rejected files, or with rejected objects, with the first of them
+// and their number.
+func (r *rejections) each(objects bool, f func(prefix string, first *compile.Rejected, n int)) {
+	all := slices.DeleteFunc(slices.Clone(r.all()), func(one compile.Rejected) bool { return objects != (one.Fragment.Object != nil) })
 	count := make(map[string]int)
 	for i := range all {
 		count[all[i].Fragment.Scope.Prefix]++
@@ -39,23 +40,27 @@ func (r *rejections) each(f func(prefix string, first *compile.Rejected, n int))
 	}
 }
 
-// checks returns a check for /readyz and the status for each prefix. It does not make the router
-// unready: the other routes run.
+// checks returns a check for /readyz and the status for each prefix: the name of an include, the
+// namespace of Routes, or clusterRoutes. It does not make the router unready: the other routes run.
 func (r *rejections) checks() (checks []api.Check) {
-	r.each(func(prefix string, first *compile.Rejected, n int) {
-		c := api.Check{Name: "includes/" + prefix, Message: first.String()}
-		if n > 1 {
-			c.Message += fmt.Sprintf(" (%d files have mistakes)", n)
-		}
-		checks = append(checks, c)
-	})
+	of := func(objects bool, kind, many string) {
+		r.each(objects, func(prefix string, first *compile.Rejected, n int) {
+			c := api.Check{Name: kind + "/" + prefix, Message: first.String()}
+			if n > 1 {
+				c.Message += fmt.Sprintf(" (%d %s have mistakes)", n, many)
+			}
+			checks = append(checks, c)
+		})
+	}
+	of(false, "includes", "files")
+	of(true, "customResources", "objects")
 	return checks
 }
 
 // conditions returns the conditions for an operator. The problems quote the text of the included
 // files only.
 func (r *rejections) conditions() (all []podevents.Condition) {
-	r.each(func(prefix string, first *compile.Rejected, _ int) {
+	r.each(false, func(prefix string, first *compile.Rejected, _ int) {
 		all = append(all, podevents.Condition{
 			Reason: podevents.ConfigRejected, Subject: prefix, Message: fmt.Sprintf("a file of include %q was rejected: %s", prefix, first),
 		})

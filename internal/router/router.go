@@ -319,6 +319,7 @@ func (r *router) synced(source string) bool {
 // status returns the status for the API.
 func (r *router) status(ctx context.Context) api.Status {
 	s := api.Status{Checks: r.checks(), Handlers: r.objects.Load().Handlers(), Fleet: r.opts.term.shown()}
+	s.Objects = objectsRead(r.objects.Load().Config())
 	for _, source := range r.Factory.Statuses() {
 		s.Sources = append(s.Sources, api.SourceStatus{Name: source.Source, Synced: source.Synced, Reason: source.Reason, Namespaces: source.Namespaces})
 	}

@@ -117,6 +117,14 @@ type Status struct {
 	Handlers []HandlerStatus `json:"handlers"` // the open handlers
 
 	Fleet *FleetStatus `json:"fleet,omitempty"` // nil: the router is in none
+
+	Objects []ObjectsStatus `json:"customResources,omitempty"` // nil: the configuration grants none
+}
+
+// ObjectsStatus says which objects of a kind are read for routes.
+type ObjectsStatus struct {
+	Kind       string   `json:"kind"`
+	Namespaces []string `json:"namespaces"` // those with a grant; "*": all; null: the kind has none
 }
 
 // HandlerStatus describes a running handler.
