@@ -51,7 +51,7 @@ func TestPluginRun(t *testing.T) {
 		stdout, stderr string // contained
 	}{
 		{"run pod.yaml", cli.CodeOK, "added pods shop/web: ok\n  summary shop/web {", ""},
-		{"run pods.yaml", cli.CodeFailed, "updated pods shop/web: fail: wasm \"summary\": updated pods shop/web: as you wish\n", ""},
+		{"run pods.yaml", cli.CodeFailed, "updated pods shop/web: fail: wasm \"summary\": as you wish\n", ""},
 		{"run -o json pod.yaml", cli.CodeOK, `{"delta":"added pods shop/web","verdict":"ok","events":[{"type":"summary","subject":"shop/web","data":{`, ""},
 		{"run", cli.CodeUsage, "", "name a file with objects"},
 		{"run absent.yaml", cli.CodeUsage, "", "absent.yaml"},
@@ -59,7 +59,7 @@ func TestPluginRun(t *testing.T) {
 		{"run -handler sumary pod.yaml", cli.CodeUsage, "", `did you mean "summary"?`},
 		{"bench -time 1ms pod.yaml", cli.CodeOK, "handler summary (wasm), 1 delta with ", ""},
 		{"bench -time 1ms pod.yaml", cli.CodeOK, "part of limits.fuel", ""},
-		{"bench -time 1ms pods.yaml", cli.CodeFailed, "", "updated pods shop/web: verdict fail"},
+		{"bench -time 1ms pods.yaml", cli.CodeFailed, "", "updated pods shop/web: verdict fail: wasm \"summary\": as you wish\n"},
 		{"bench -time 1ms none.yaml", cli.CodeUsage, "", "none.yaml has no objects"},
 		{"bench -batch 0 pod.yaml", cli.CodeUsage, "", "-batch must be 1 to "},
 		{"bench -time 0s pod.yaml", cli.CodeUsage, "", "-time must be more than 0"},

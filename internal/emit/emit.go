@@ -44,7 +44,7 @@ func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.R
 		if err != nil {
 			results[i] = plugins.Result{
 				Verdict: plugins.Fail,
-				Err:     plugins.Reject(plugins.Categorize(fmt.Errorf("emit: %s: %w", d, err), "the expression emit failed")),
+				Err:     plugins.Reject(plugins.Categorize(fmt.Errorf("emit: %w", err), "the expression emit failed")),
 			}
 			continue
 		}

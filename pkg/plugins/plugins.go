@@ -106,7 +106,8 @@ func (v Verdict) String() string {
 // Result is the answer of a handler for one delta.
 type Result struct {
 	Verdict Verdict
-	// Err is the reason of Retry and Fail. Its [Class] decides the next step.
+	// Err is the reason of Retry and Fail. Its [Class] decides the next step. It does not name the
+	// delta: logs, dead letters and commands show it beside the error.
 	Err error
 	// Events are the events to deliver. Only OK has any.
 	Events []Emit

@@ -108,8 +108,8 @@ routes:
 		return letters() >= 1 && strings.Contains(r.Log(), "guests fail at every delta")
 	})
 	shown := dlq(t, file, "show", "1")
-	if !strings.Contains(shown, `wasm \"bad\": added maps `+ns+`/m`) || !strings.Contains(shown, "limits.fuel") {
-		t.Errorf("the letter does not name handler and object:\n%s", shown)
+	if !strings.Contains(shown, `wasm \"bad\": out of fuel`) || !strings.Contains(shown, "limits.fuel") {
+		t.Errorf("the letter does not name the handler:\n%s", shown)
 	}
 	replayed(t, file, "1")
 	saved := filepath.Join(dir, "letter.json")

@@ -172,7 +172,7 @@ func TestWith(t *testing.T) {
 		if e := entries[1].Progress; e.Outcome != queue.DeadLettered || e.Attempts != 1 || entries[1].Delta.With != nil {
 			t.Errorf("%s: %+v", name, e)
 		}
-		if !strings.Contains(strings.Join(r.calls, "\n"), "letter bad : with: added s bad: there is no such field") {
+		if !strings.Contains(strings.Join(r.calls, "\n"), "letter bad : with: there is no such field") {
 			t.Errorf("%s: %q", name, r.calls)
 		}
 	}

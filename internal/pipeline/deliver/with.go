@@ -23,7 +23,7 @@ func extend(ctx, handling context.Context, b *Batch, e *queue.Entry, deltas []*e
 			return false
 		}
 		if err != nil {
-			b.reject(ctx, e, plugins.Reject(plugins.Categorize(fmt.Errorf("with: %s: %w", d, err), "an expression of with failed")))
+			b.reject(ctx, e, plugins.Reject(plugins.Categorize(fmt.Errorf("with: %w", err), "an expression of with failed")))
 			return false
 		}
 		extended := *d

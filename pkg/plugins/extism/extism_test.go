@@ -32,10 +32,10 @@ func TestAnswers(t *testing.T) {
 		{"none", "ok"},
 		{"bytes", "ok /=true"},
 		{"config", `ok /=["hi",3,["a",{"b":null}],0]`},
-		{"fail", "fail extism \"notify\": updated pods default/fail: as you wish\ufffd[31m"},
-		{"freed", `fail extism "notify": updated pods default/freed: a freed message`},
+		{"fail", "fail extism \"notify\": as you wish\ufffd[31m"},
+		{"freed", `fail extism "notify": a freed message`},
 		{"forgiven", "ok"},
-		{"code", `fail extism "notify": updated pods default/code: the guest returned 7, without a message`},
+		{"code", `fail extism "notify": the guest returned 7, without a message`},
 		{"nohttp", "ok /=[0,0]"},
 		{"time", `ok /=["2023-11-14T22:13:20Z"]`},
 		{"blocks", `ok /="one second block 3 0 12 0 0 0 111 0 0 0 true 0 second block 6 second 6"`},
@@ -54,11 +54,11 @@ func TestAnswers(t *testing.T) {
 func TestVerdicts(t *testing.T) {
 	for _, tt := range []struct{ answer, want string }{
 		{`{"drop":true}`, "drop"},
-		{`{"retry":"later","afterMs":5000}`, `retry extism "notify": updated pods default/verdict: later`},
-		{`{"error":"no"}`, `fail extism "notify": updated pods default/verdict: no`},
+		{`{"retry":"later","afterMs":5000}`, `retry extism "notify": later`},
+		{`{"error":"no"}`, `fail extism "notify": no`},
 		{`{"events":[{"data":1}]}`, "ok /=1"},
 		{`[{"type":"t","subject":"s","data":1},{"data":2}]`, "ok t/s=1 /=2"},
-		{`[{"data":1},{"data":2},{"data":3}]`, `fail extism "notify": updated pods default/verdict: more than 2 events for one delta (limits.events)`},
+		{`[{"data":1},{"data":2},{"data":3}]`, `fail extism "notify": more than 2 events for one delta (limits.events)`},
 	} {
 		h := newHost().open(t, fmt.Sprintf("config: {answer: %q}, limits: {events: 2}", tt.answer))
 		if got := one(t, h, "verdict"); got != tt.want {

@@ -74,7 +74,7 @@ func (h *handler) callLength(batch []*event.Delta) int {
 // finds the faulty delta. The error is that of ctx.
 func (h *handler) deliver(ctx context.Context, batch []*event.Delta, results []plugins.Result) error {
 	if size := deltaSize(batch[0]); len(batch) == 1 && size > int(h.s.Limits.Input) {
-		results[0] = reject(h.about(batch[0], fmt.Errorf("it has %d bytes, at most %d (limits.input)", size, h.s.Limits.Input)))
+		results[0] = reject(h.named(fmt.Errorf("it has %d bytes, at most %d (limits.input)", size, h.s.Limits.Input)))
 		return nil
 	}
 	select {
@@ -148,7 +148,7 @@ func (h *handler) split(ctx context.Context, batch []*event.Delta, results []plu
 		h.postpone(batch, results, down, down.wait)
 		return nil
 	case len(batch) == 1:
-		results[0] = plugins.Result{Verdict: plugins.Fail, Err: h.about(batch[0], err)}
+		results[0] = plugins.Result{Verdict: plugins.Fail, Err: h.named(err)}
 		if errors.Is(err, errTooMuch) {
 			results[0] = reject(results[0].Err)
 		}
@@ -231,7 +231,7 @@ func settled(batch []*event.Delta, results []plugins.Result) (done []*event.Delt
 func (h *handler) fill(batch []*event.Delta, results, answers []plugins.Result) {
 	for i, r := range answers {
 		if r.Err != nil {
-			r.Err = h.about(batch[i], r.Err)
+			r.Err = h.named(r.Err)
 		}
 		results[i] = r
 	}
@@ -295,14 +295,13 @@ func (h *handler) unreachable(p *process, err error) {
 
 // postpone postpones deltas, because the handler cannot take them at the moment.
 func (h *handler) postpone(batch []*event.Delta, results []plugins.Result, err error, wait time.Duration) {
-	for i, d := range batch {
-		results[i] = plugins.Result{Verdict: plugins.Retry, Err: plugins.Postpone(h.about(d, err), wait)}
+	err = plugins.Postpone(h.named(err), wait)
+	for i := range batch {
+		results[i] = plugins.Result{Verdict: plugins.Retry, Err: err}
 	}
 }
 
-func (h *handler) about(d *event.Delta, err error) error {
-	return fmt.Errorf("process %q: %s: %w", h.s.env.Name, d, err)
-}
+func (h *handler) named(err error) error { return fmt.Errorf("process %q: %w", h.s.env.Name, err) }
 
 func reject(err error) plugins.Result {
 	return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(err)}

@@ -130,8 +130,8 @@ for line in sys.stdin:
 	h = r.python(t, script, "limits: {fuel: 200M}") // a traceback takes more than the default
 	got := strings.Join(handle(t, h, "a", "deep", "raise", "b", "loop", "c"), "\n")
 	wantAll := strings.Join([]string{
-		"ok 1", "ok 2", `fail stdio "audit": updated pods default/raise: the guest exited with code 1`, "ok 1",
-		`fail stdio "audit": updated pods default/loop: out of fuel: one delta takes more than 200000000 instructions: raise limits.fuel, or do less`, "ok 1",
+		"ok 1", "ok 2", `fail stdio "audit": the guest exited with code 1`, "ok 1",
+		`fail stdio "audit": out of fuel: one delta takes more than 200000000 instructions: raise limits.fuel, or do less`, "ok 1",
 	}, "\n")
 	if got != wantAll {
 		t.Errorf("got\n%s\nwant\n%s", got, wantAll)

@@ -18,15 +18,15 @@ func TestContract(t *testing.T) {
 
 // TestAnswers shows the results of lines.
 func TestAnswers(t *testing.T) {
-	const malformed = `fail stdio "audit": updated pods default/a: malformed answer: `
+	const malformed = `fail stdio "audit": malformed answer: `
 	for _, tt := range []struct{ name, line, want string }{
 		{"no events", `{"events": []}`, "ok"},
 		{"two events", `{"events":[{"data":1},{"type":"t","subject":"s","data":{"a":null}}]}`, `ok 1 {"a":null}`},
 		{"spaces", "  {\"events\":[{\"data\":1}]} \r", "ok 1"},
 		{"drop", `{"drop":true}`, "drop"},
-		{"retry", `{"retry":"not yet","afterMs":5000}`, `retry stdio "audit": updated pods default/a: not yet`},
-		{"error", `{"error":"on purpose"}`, `fail stdio "audit": updated pods default/a: on purpose`},
-		{"an event without data", `{"events":[{"type":"t"}]}`, `fail stdio "audit": updated pods default/a: event 0: it has no data`},
+		{"retry", `{"retry":"not yet","afterMs":5000}`, `retry stdio "audit": not yet`},
+		{"error", `{"error":"on purpose"}`, `fail stdio "audit": on purpose`},
+		{"an event without data", `{"events":[{"type":"t"}]}`, `fail stdio "audit": event 0: it has no data`},
 		{"two verdicts", `{"drop":true,"error":"x"}`, malformed + "it is neither a list of events nor an object with one of events, drop, retry and error"},
 		{"a list", `[]`, malformed + `it asks for the next delta, but has not answered this one: print one line such as {"events": []}, and flush stdout; the log has 1 lines that are no answers`},
 	} {
@@ -44,7 +44,7 @@ func TestAnswers(t *testing.T) {
 // the command since its start.
 func TestBehaviour(t *testing.T) {
 	// Guarantee: command-alone
-	const object = `fail stdio "audit": updated pods default/bad: `
+	const object = `fail stdio "audit": `
 	for _, tt := range []struct {
 		mode, limits string
 		want         []string // for the pods a, bad, b
@@ -123,7 +123,7 @@ func TestFuelOfALine(t *testing.T) {
 	large[1].New = plugintest.Pod(t, "bad", 9, 10_000)
 	results, err := h.Handle(t.Context(), large)
 	must.Succeed(t, err)
-	for i, want := range []string{"ok 1", `fail stdio "audit": updated pods default/bad: out of fuel: one delta takes more than 75000000 instructions: raise limits.fuel, or do less`, "ok 1"} {
+	for i, want := range []string{"ok 1", `fail stdio "audit": out of fuel: one delta takes more than 75000000 instructions: raise limits.fuel, or do less`, "ok 1"} {
 		if got := describe(results[i]); got != want {
 			t.Errorf("got %s\nwant %s", got, want)
 		}

@@ -110,12 +110,12 @@ func golden(t *testing.T, handler plugins.Handler, sections map[string]string) {
 	})
 	var together, single bytes.Buffer
 	for batch := range runs(deltas) {
-		for i, r := range handle(t, handler, batch) {
-			together.WriteString(describe(t, batch[i], r))
+		for _, r := range handle(t, handler, batch) {
+			together.WriteString(describe(t, r))
 		}
 	}
 	for _, d := range deltas {
-		single.WriteString(describe(t, d, handle(t, handler, []*event.Delta{d})[0]))
+		single.WriteString(describe(t, handle(t, handler, []*event.Delta{d})[0]))
 	}
 	for _, got := range []string{together.String(), single.String()} {
 		if got != want.String() {
@@ -203,7 +203,7 @@ func parseObject(t *testing.T, text json.RawMessage) *event.Object {
 }
 
 // describe formats a result like the SDK's golden files.
-func describe(t *testing.T, d *event.Delta, r plugins.Result) string {
+func describe(t *testing.T, r plugins.Result) string {
 	t.Helper()
 	type emitted struct {
 		Type    string          `json:"type,omitempty"`
@@ -220,13 +220,13 @@ func describe(t *testing.T, d *event.Delta, r plugins.Result) string {
 		out.Events = append(out.Events, emitted{e.Type, e.Subject, e.Data})
 	}
 	// the handler and the object precede the message
-	_, message, named := strings.Cut(fmt.Sprint(r.Err), d.String()+": ")
+	_, message, named := strings.Cut(fmt.Sprint(r.Err), `wasm "enrich": `)
 	switch {
 	case r.Verdict == plugins.Drop:
 		out.Drop = true
 	case r.Err == nil:
 	case !named:
-		t.Errorf("the error does not name the object: %v", r.Err)
+		t.Errorf("the error does not name the handler: %v", r.Err)
 	case r.Verdict == plugins.Retry:
 		out.Retry = message
 	default:

@@ -243,7 +243,7 @@ func TestVerdicts(t *testing.T) {
 	if got := results[1].Events; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got the events %s", got)
 	}
-	if r := results[3]; plugins.RetryAfter(r.Err) != 1500*time.Millisecond || r.Err.Error() != `wasm "enrich": deleted pods default/d: not yet` {
+	if r := results[3]; plugins.RetryAfter(r.Err) != 1500*time.Millisecond || r.Err.Error() != `wasm "enrich": not yet` {
 		t.Errorf("got %v after %v", r.Err, plugins.RetryAfter(r.Err))
 	}
 }
@@ -294,8 +294,8 @@ func TestCulprit(t *testing.T) {
 						t.Errorf("the culprit is delta %d, but %d got %s: %v", at, i, r.Verdict, r.Err)
 					case i == at && (r.Verdict != plugins.Fail || !strings.Contains(fmt.Sprint(r.Err), tt.want)):
 						t.Errorf("delta %d: got %s: %v", i, r.Verdict, r.Err)
-					case i == at && !strings.HasPrefix(r.Err.Error(), `wasm "enrich": deleted pods default/d: `):
-						t.Errorf("the error does not name handler and object: %v", r.Err)
+					case i == at && !strings.HasPrefix(r.Err.Error(), `wasm "enrich": `):
+						t.Errorf("the error does not name the handler: %v", r.Err)
 					case i == at && plugins.ClassOf(r.Err) == plugins.Rejected:
 						t.Errorf("%v is a rejection: the route's retry counts for a trap", r.Err)
 					}
@@ -330,7 +330,7 @@ func TestLarge(t *testing.T) {
 	m.memory = []byte{0, 17}
 	m.function("rtr_alloc").body = code(opGet, 0, constant(opI32, 1<<20), opGeU, opIf, empty, opUnreachable, opEnd, constant(opI32, inputAt))
 	results := handle(t, newHost().open(t, config(t, m)), batch[590:])
-	if got := verdicts(results); got != strings.Repeat("drop ", 10)+"fail" || !strings.Contains(results[10].Err.Error(), "updated pods default/big: rtr_alloc(") {
+	if got := verdicts(results); got != strings.Repeat("drop ", 10)+"fail" || !strings.Contains(results[10].Err.Error(), `wasm "enrich": rtr_alloc(`) {
 		t.Errorf("got %s, %v", got, results[10].Err)
 	}
 }

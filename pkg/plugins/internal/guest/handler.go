@@ -180,7 +180,7 @@ func (h *Handler) answered(l *loan, in *engine.Instance, used int64, batch []*ev
 	}
 	h.record(l, in, used, answers)
 	in.Trim()
-	h.nameErrors(batch, answers)
+	h.nameErrors(answers)
 }
 
 // unanswered enters the results of a call that failed with err, or divides its deltas.
@@ -210,7 +210,7 @@ func (h *Handler) unanswered(ctx context.Context, l *loan, in *engine.Instance, 
 		}
 		results[0] = plugins.Result{Verdict: plugins.Fail, Err: err}
 		h.record(l, in, used, results)
-		h.nameErrors(batch, results)
+		h.nameErrors(results)
 		return nil
 	}
 	return h.split(ctx, l, batch, results, h.firstPart(len(batch), err))
@@ -305,7 +305,7 @@ func (h *Handler) Unavailable() (since time.Time, reason error) {
 // broke counts a delta that broke a guest.
 func (h *Handler) broke(p circuit.Permit, d *event.Delta, err error) {
 	if opened, s := h.breaker.Failed(p, err, 0); opened {
-		h.log.Warn("guests fail at every delta; the circuit breaker is open", "pause", s.Pause, "err", h.about(d, err))
+		h.log.Warn("guests fail at every delta; the circuit breaker is open", "pause", s.Pause, "delta", d.String(), "err", h.named(err))
 	}
 }
 
@@ -351,23 +351,22 @@ func (h *Handler) leave(batch []*event.Delta, results []plugins.Result, s circui
 
 // put postpones deltas, because the handler cannot take them at the moment.
 func (h *Handler) put(batch []*event.Delta, results []plugins.Result, err error, wait time.Duration) {
-	for i, d := range batch {
-		results[i] = plugins.Result{Verdict: plugins.Retry, Err: plugins.Postpone(h.about(d, err), wait)}
+	err = plugins.Postpone(h.named(err), wait)
+	for i := range batch {
+		results[i] = plugins.Result{Verdict: plugins.Retry, Err: err}
 	}
 }
 
-// nameErrors adds the handler and the object to each error.
-func (h *Handler) nameErrors(batch []*event.Delta, results []plugins.Result) {
+// nameErrors adds the handler to each error.
+func (h *Handler) nameErrors(results []plugins.Result) {
 	for i := range results {
 		if results[i].Err != nil {
-			results[i].Err = h.about(batch[i], results[i].Err)
+			results[i].Err = h.named(results[i].Err)
 		}
 	}
 }
 
-func (h *Handler) about(d *event.Delta, err error) error {
-	return fmt.Errorf("%s %q: %s: %w", h.kind, h.name, d, err)
-}
+func (h *Handler) named(err error) error { return fmt.Errorf("%s %q: %w", h.kind, h.name, err) }
 
 // Timeout implements [plugins.Timed]: a guest that waits in a host function delays a reload no
 // longer than that.
@@ -381,7 +380,7 @@ func (h *Handler) Close(ctx context.Context) error {
 		h.log.Warn("the handler is closed while a guest runs; its memory is freed when the guest returns")
 	}
 	if err != nil {
-		return fmt.Errorf("%s %q: %w", h.kind, h.name, err)
+		return h.named(err)
 	}
 	return nil
 }
