@@ -64,6 +64,7 @@ func (c *compiler) adviseRoutes(ctx context.Context, routes []Route) {
 		c.adviseOps(&routes[i], c.plan, given)
 		c.adviseFilter(ctx, routes[i].Route)
 		c.adviseWhen(&routes[i])
+		adviseGroup(c, &routes[i])
 		for _, w := range adviseWorkers(routes[i].Route) {
 			c.warnf(w)
 		}

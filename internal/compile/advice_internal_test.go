@@ -33,7 +33,7 @@ routes:
   - name: pods
     from: pods
     filter: |
-      object.spec.volumes.exists(v, object.spec.containers.exists(c, v.name == c.name)) EXPRESSION
+      list("pods").exists(p, object.spec.containers.exists(c, p.metadata.name == c.name)) EXPRESSION
     to: out
 `)
 		path := filepath.Join(t.TempDir(), "config.yaml")

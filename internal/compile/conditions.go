@@ -4,11 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 // when compiles the condition of a route and checks the related keys.
@@ -108,4 +110,29 @@ func (c *compiler) requeue(r *config.Route) map[string]*expr.Program {
 		programs[source] = program
 	}
 	return programs
+}
+
+// adviseGroup warns of groups (batch.by) that are not what their author counts on.
+func adviseGroup(c *compiler, r *Route) {
+	if r.Batch.By == nil {
+		return
+	}
+	if r.When != nil && r.Limit != nil {
+		c.warnf(r.Node.At("limit").Problemf("lets the reports of a key through one after another, before batch.by collects them, so a group " +
+			"lacks those that wait: remove limit, because a group is one event already, or remove batch.by"))
+	}
+	if r.EmitProgram == nil {
+		return
+	}
+	compared, counts := expr.GroupSizes(r.EmitProgram)
+	for _, s := range compared {
+		if s.Least > int64(r.Batch.Size) {
+			c.warnf(r.Emit.Problem(s.Line, s.Column, fmt.Sprintf(
+				"a group never has %d objects, because batch.size is %d and a full group is delivered at once: set batch: {size: %d}", s.Least, r.Batch.Size, s.Least)))
+		}
+	}
+	if counts && len(r.Upstream) == 0 && slices.Contains(r.Ops, event.Deleted.String()) && len(r.Ops) > 1 {
+		c.warnf(r.Node.At("ops").Problemf("has deleted, so the group counts deleted objects beside the others: remove it, as in " +
+			"ops: [added, updated]; if they count, add # check: ok"))
+	}
 }

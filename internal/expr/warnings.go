@@ -70,3 +70,18 @@ func (p *Program) CostWarnings() (warnings []lint.Warning) {
 // Outlines returns the data of each event that an [Emit] may make, as far as it is a literal map in
 // the text of the expression or of a define. all: it makes no other events.
 func (p *Program) Outlines() (found []Outline, all bool) { return lint.Outlines(p.linked.Texts.Units) }
+
+// GroupSize is a comparison of the number of the objects of a group with a number.
+type GroupSize = lint.GroupSize
+
+// GroupSizes returns the comparisons of the size of a group in the own text of an expression, and
+// whether it counts the objects of a group at all.
+func GroupSizes(p *Program) (compared []GroupSize, counts bool) {
+	for _, u := range p.linked.Texts.Units {
+		counts = counts || lint.CountsGroup(u)
+		if u.Define == "" {
+			compared = append(compared, lint.GroupSizes(u)...)
+		}
+	}
+	return compared, counts
+}

@@ -23,6 +23,10 @@ import (
 // counts as a mistake.
 const refusedAt = 1_000
 
+// plainPart is the divisor of the limit up to which the cost for usual objects is no reason for a
+// warning about two loops, see smallPair.
+const plainPart = 4
+
 // estimator has the cost of the Kubernetes libraries and of our functions, and the sizes of the
 // values in an object; the cost of the standard library is cel-go's own.
 type estimator struct {
@@ -146,6 +150,7 @@ type Estimate struct {
 	limit       uint64
 	most, usual uint64 // for large objects, and for others; 0: most is within the limit
 	loops       []loop // that cost the most
+	noise       bool   // a warning would hardly ever be right
 }
 
 // New estimates a linked tree about objects of a type; nil: unknown.
@@ -173,11 +178,22 @@ func New(env *cel.Env, tree *cel.Ast, root *schema.Type, limit int) (*Estimate, 
 		return nil, err
 	}
 	e.loops = c.costliest(tree.NativeRep().Expr(), nil)
+	e.noise = e.usual <= e.limit/plainPart && c.smallPair(e.loops)
 	return e, nil
 }
 
-// TooMuch reports whether an evaluation may reach its limit.
-func (e *Estimate) TooMuch() bool { return e.most > e.limit }
+// smallPair reports whether the loops are two over lists of an object without a maximum in its
+// schema: most such lists, as containers and volumes, are never so long that their product matters.
+func (c *estimator) smallPair(loops []loop) bool {
+	return len(loops) == 2 && !slices.ContainsFunc(loops, func(l loop) bool {
+		r := c.reached[l.expr.ID()]
+		return len(r.path) == 0 || r.path[0] != syntax.VarObject && r.path[0] != syntax.VarOldObject || c.most(r.path) > 0
+	})
+}
+
+// TooMuch reports whether an evaluation may reach its limit, and is not only two loops over small
+// lists.
+func (e *Estimate) TooMuch() bool { return e.most > e.limit && !e.noise }
 
 // Excessive reports whether it would for most objects, and far exceed it for large ones.
 func (e *Estimate) Excessive() bool { return e.most/refusedAt > e.limit && e.usual > e.limit }

@@ -30,6 +30,7 @@ func Warnings(s *check.Scope, usage check.Usage, u syntax.Unit) []Warning {
 	o := optionals{scope: s, usage: usage, unit: u, guards: make(map[string]bool)}
 	o.find()
 	o.literals()
+	o.compared()
 	return o.warnings
 }
 
@@ -77,6 +78,32 @@ func (o *optionals) literals() {
 			if _, both := syntax.Literal(e.AsCall().Args()[1-i]); ok && !both && quantityText.MatchString(text) {
 				o.warnAt(side, fmt.Sprintf("texts are compared letter by letter, so that \"9Mi\" is more than \"1Gi\"; compare quantities: quantity(x).compareTo(quantity(%q)) > 0", text))
 			}
+		}
+	})
+}
+
+// compared warns of comparisons of a whole object, or its metadata, with its old state: both always
+// differ.
+func (o *optionals) compared() {
+	syntax.Walk(o.unit.AST.NativeRep().Expr(), nil, func(e ast.Expr, local []string) {
+		if e.Kind() != ast.CallKind || len(e.AsCall().Args()) != 2 {
+			return
+		}
+		result := "true"
+		switch e.AsCall().FunctionName() {
+		case operators.NotEquals:
+		case operators.Equals:
+			result = "false"
+		default:
+			return
+		}
+		for _, part := range []string{"", ".metadata"} {
+			a, b := syntax.PathOf(e.AsCall().Args()[0]), syntax.PathOf(e.AsCall().Args()[1])
+			if slices.Contains(local, syntax.VarObject) || slices.Contains(local, syntax.VarOldObject) ||
+				min(a, b) != syntax.VarObject+part || max(a, b) != syntax.VarOldObject+part {
+				continue
+			}
+			o.warnAt(e.AsCall().Args()[0], fmt.Sprintf("this is always %s for an update, because metadata.resourceVersion differs; compare what matters, as in changed(\"spec\")", result))
 		}
 	})
 }
