@@ -54,13 +54,13 @@ func TestMessagesOfCEL(t *testing.T) {
 	filters := []string{
 		`object.spec.podCIDRS == []`,
 		`object.spec.nodeName == "n1"`,
-		`object.status.images.exists(i, object.status.conditions.exists(c, c.type in i.names))`,
+		`list("nodes").exists(n, object.spec.containers.exists(c, c.name == n.metadata.name))`,
 	}
 	quotes := regexp.MustCompile(`(?m)^    config\.yaml:.*?routes\[\d\]\.filter: (.*(?:\n    \S.*)*)$`).FindAllStringSubmatch(readDoc(t, "CEL.md"), -1)
 	if len(quotes) != len(filters) {
 		t.Fatalf("docs/CEL.md quotes %d messages, want %d", len(quotes), len(filters))
 	}
-	for i, source := range []string{"nodes", "pods", "nodes"} {
+	for i, source := range []string{"nodes", "pods", "pods"} {
 		config := "version: 1\nsources: {pods: {resource: v1/pods}, nodes: {resource: v1/nodes}}\nsinks: {out: {stdout: {}}}\n" +
 			"routes: [{name: r, from: " + source + ", to: out, filter: '" + filters[i] + "'}]\n"
 		file := filepath.Join(t.TempDir(), "config.yaml")
