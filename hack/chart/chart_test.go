@@ -139,6 +139,8 @@ func TestMistakes(t *testing.T) {
 		{"workers without a fleet", config + "workers: {enabled: true}", "workers need a fleet"},
 		{"a key without its Secret", config + "fleet: {credsKey: a}", "set fleet.natsSecret to the name of the Secret"},
 		{"a lock beside an existing ConfigMap", "existingConfigMap: c\nmodules: {lock: a}", "add the key plugins.lock to existingConfigMap"},
+		{"Prometheus behind the network policy", config + "serviceMonitor: {enabled: true}", "name its namespace in networkPolicy.from"},
+		{"users behind the network policy", config + "access: {enabled: true, tlsSecret: a}", "name their namespaces in networkPolicy.from"},
 		{"another port", strings.Replace(config, "{", `{listen: {probes: ":80"}, `, 1), "leave config.listen.probes out"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

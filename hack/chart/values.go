@@ -154,8 +154,8 @@ type definitions struct {
 }
 
 type networkPolicy struct {
-	Enabled bool `json:"enabled" default:"false" doc:"Create it."`
-	From    list `json:"from" default:"[]" doc:"Peers that may reach the port of the probes and metrics, and with access that of the API, as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]. Empty: none; the kubelet still reaches it."`
+	Enabled bool `json:"enabled" default:"true" doc:"Create it. false: every pod of the cluster reaches the ports, if no other policy forbids it."`
+	From    list `json:"from" default:"[]" doc:"Peers that may reach the port of the probes and metrics, and with access that of the API, as [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]. Empty: none; the kubelet still reaches it. serviceMonitor and access need the namespaces of Prometheus and of the users."`
 	Egress  list `json:"egress" default:"[]" doc:"Rules about outgoing connections. They must permit the API server, DNS and the sinks. Empty: all are permitted."`
 }
 
