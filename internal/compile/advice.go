@@ -231,7 +231,7 @@ func (c *compiler) adviseWhen(r *Route) {
 }
 
 func (c *compiler) never(ctx context.Context, e *config.Expr, source string, ops []string) (explain.Never, bool) {
-	explainer, err := explain.New(c.env, e.Text, expr.Filter, source)
+	explainer, err := explain.New(c.env.Env, e.Text, expr.Filter, source)
 	if err != nil {
 		// Expressions for several sources may be compiled differently.
 		return explain.Never{}, false

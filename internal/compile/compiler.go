@@ -16,17 +16,20 @@ import (
 
 // compiler compiles the expressions of a configuration and collects their problems.
 type compiler struct {
-	cfg      *config.Config // the main configuration, or that of a fragment
-	main     *config.Config
-	plan     *Plan
-	kinds    []plugins.SinkKind
-	handlers []plugins.HandlerKind
-	known    *Schemas
-	env      *expr.Env
-	problems config.Problems
-	warnings config.Problems
-	advise   bool // collect warnings
-	used     use  // names that expressions use; only with advise
+	cfg       *config.Config // the main configuration, or that of a fragment
+	main      *config.Config
+	plan      *Plan
+	kinds     []plugins.SinkKind
+	handlers  []plugins.HandlerKind
+	known     *Schemas
+	exprs     *Expressions
+	env       *environment
+	effort    *expr.Effort // of the owner of the fragment; nil: no bound
+	exhausted bool         // reported
+	problems  config.Problems
+	warnings  config.Problems
+	advise    bool // collect warnings
+	used      use  // names that expressions use; only with advise
 }
 
 func (c *compiler) source(name string, s *config.Source, known *schema.Set) Source {
@@ -118,7 +121,7 @@ func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) 
 	if e == nil {
 		return nil
 	}
-	program, err := c.env.Compile(e.Text, usage, sources...)
+	program, err := c.exprs.compile(c.env, c.effort, e.Text, usage, sources)
 	if err == nil {
 		c.checkLookups(e, program)
 		c.checkExcluded(e, program, sources)
@@ -137,11 +140,18 @@ func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) 
 // explainFailure locates the errors of an expression. If a fragment looks up a source that it may
 // not use, that is the problem.
 func explainFailure(c *compiler, e *config.Expr, usage expr.Usage, sources []string, err error) config.Problems {
+	if !c.effort.Spend(0) { // one expression is named, all further ones have the same problem
+		if c.exhausted {
+			return nil
+		}
+		c.exhausted = true
+		return ProblemsOf(c.cfg, e, sources, err)
+	}
 	if c.cfg != c.main {
 		cfg := *c.cfg
 		cfg.Sources = c.main.Sources
-		if wide, wideErr := expr.NewEnv(Environment(&cfg, c.plan.Types, c.plan.Owners)); wideErr == nil {
-			if program, wideErr := wide.Compile(e.Text, usage, sources...); wideErr == nil {
+		if wide, wideErr := c.exprs.environment(Environment(&cfg, c.plan.Types, c.plan.Owners), c.effort); wideErr == nil {
+			if program, wideErr := wide.CompileWithin(c.effort, e.Text, usage, sources...); wideErr == nil {
 				for _, source := range program.Sources() {
 					if message, ok := c.cfg.NotGranted(source); ok {
 						return config.Problems{e.Problem(1, 0, message)}

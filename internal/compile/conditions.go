@@ -93,7 +93,7 @@ func (c *compiler) requeue(r *config.Route) map[string]*expr.Program {
 		if c.cfg.Sources[source] == nil || e.Text == "" || len(r.From) == 0 {
 			continue // reported already
 		}
-		program, err := c.env.CompileObjects(e.Text, source, r.From...)
+		program, err := c.exprs.compile(c.env, c.effort, e.Text, expr.Objects, []string{source}, r.From...)
 		if err != nil {
 			c.problems = append(c.problems, explainFailure(c, &e, expr.Objects, []string{source}, err)...)
 			continue

@@ -2,9 +2,7 @@ package compile
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
@@ -54,8 +52,8 @@ func (r *Rejected) String() string {
 type fragments struct {
 	*compiler // of the configuration
 
-	envs  environments
-	names config.Names
+	names   config.Names
+	efforts map[string]*expr.Effort // by the prefix of the scope
 }
 
 // addFragments adds the routes of the fragments without mistakes to the plan, and those of the
@@ -66,7 +64,7 @@ func (c *compiler) addFragments(ctx context.Context) {
 	if len(c.main.Fragments) == 0 {
 		return
 	}
-	all := fragments{c, make(environments), make(config.Names)}
+	all := fragments{c, make(config.Names), make(map[string]*expr.Effort)}
 	for _, f := range c.main.Fragments {
 		problems := f.Problems
 		if f.Config != nil {
@@ -111,8 +109,9 @@ func (c *fragments) add(ctx context.Context, f *config.Fragment, cfg *config.Con
 	of := *c.compiler
 	of.cfg, of.problems, of.warnings = cfg, slices.Clone(problems), nil
 	of.used.defines = make(map[string]bool)
+	of.effort = c.effortOf(f.Scope.Prefix)
 	var err error
-	if of.env, err = c.envs.of(&of); err != nil {
+	if of.env, err = c.exprs.environment(Environment(cfg, c.plan.Types, c.plan.Owners), of.effort); err != nil {
 		return append(of.problems, ProblemsOf(cfg, nil, nil, err)...).Sorted()
 	}
 	routes := of.routes(cfg.Routes)
@@ -130,23 +129,10 @@ func (c *fragments) add(ctx context.Context, f *config.Fragment, cfg *config.Con
 	return nil
 }
 
-// environments has the environments of fragments. Fragments with the same sources and defines share
-// one.
-type environments map[string]*expr.Env
-
-// of returns the environment of a fragment.
-func (e environments) of(c *compiler) (*expr.Env, error) {
-	cfg := Environment(c.cfg, c.plan.Types, c.plan.Owners)
-	key, err := json.Marshal([]any{slices.Sorted(maps.Keys(c.cfg.Sources)), cfg.Define})
-	if err != nil {
-		return nil, err
+// effortOf returns the effort that all fragments with a prefix share.
+func (c *fragments) effortOf(prefix string) *expr.Effort {
+	if c.efforts[prefix] == nil {
+		c.efforts[prefix] = expr.NewEffort(expr.EffortOfOwner)
 	}
-	if env := e[string(key)]; env != nil {
-		return env, nil
-	}
-	env, err := expr.NewEnv(cfg)
-	if err == nil {
-		e[string(key)] = env
-	}
-	return env, err
+	return c.efforts[prefix]
 }

@@ -100,12 +100,12 @@ func NewPlan(ctx context.Context, cfg *config.Config, problems config.Problems, 
 		p.Grants, problems = grants(cfg, components.Handlers)
 		problems = append(problems, checkPrograms(cfg, components.Handlers)...)
 	}
-	c := compiler{cfg: cfg, main: cfg, advise: advise, used: newUse(), plan: p, kinds: components.Sinks, handlers: components.Handlers, known: known}
+	c := compiler{exprs: known.expressions(), cfg: cfg, main: cfg, advise: advise, used: newUse(), plan: p, kinds: components.Sinks, handlers: components.Handlers, known: known}
 	types, unknown, warnings := known.Types(cfg, advise)
 	problems = append(problems, unknown...)
 	p.Types, p.Warnings, p.Owners = types, warnings, known.Owners(cfg)
 	var err error
-	if c.env, err = known.kept.environment(Environment(cfg, types, p.Owners)); err != nil {
+	if c.env, err = c.exprs.environment(Environment(cfg, types, p.Owners), nil); err != nil {
 		for _, p := range ProblemsOf(cfg, nil, nil, err) {
 			if !(&compiler{problems: problems}).reported(p.Path) {
 				problems = append(problems, p)

@@ -3,7 +3,6 @@ package compile
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/deltarouter/deltarouter/internal/config/files"
@@ -22,8 +21,7 @@ type clientOf func(config.Cluster) (*informer.Client, error)
 type Plans struct {
 	made  map[string]*Plan
 	Known *schema.Set
-	asked expr.EnvConfig
-	env   *expr.Env // for asked; nil: none yet
+	exprs Expressions
 }
 
 // keptPlans is the capacity of the cache.
@@ -40,6 +38,8 @@ type Input struct {
 	// Tolerant leaves out fragments with mistakes, see Plan.Rejected. Otherwise their problems are
 	// those of the configuration.
 	Tolerant bool
+	// Expressions are those of the former plans, for Make without Plans; nil: none are kept.
+	Expressions *Expressions
 	// Unfit reports whether a route of the configuration itself may be left out if it does not fit
 	// the schemas of the cluster, see Plan.Unfit; nil: its problems are those of the configuration.
 	Unfit func(route string) bool
@@ -68,25 +68,13 @@ func (k *Plans) Plan(ctx context.Context, in Input, components Components, clien
 // schemas calls newSchemas, or reuses the known schemas.
 func (k *Plans) schemas(ask func(group, version string) ([]byte, error)) (*Schemas, error) {
 	if k != nil && k.Known != nil {
-		return &Schemas{Set: k.Known, Ask: ask, kept: k}, nil
+		return &Schemas{Set: k.Known, Ask: ask, exprs: &k.exprs}, nil
 	}
 	made, err := newSchemas(ask)
 	if k != nil {
-		k.Known, made.kept = made.Set, k
+		k.Known, made.exprs = made.Set, &k.exprs
 	}
 	return made, err
-}
-
-// environment calls expr.NewEnv, or reuses the last environment.
-func (k *Plans) environment(cfg expr.EnvConfig) (env *expr.Env, err error) {
-	if k == nil {
-		return expr.NewEnv(cfg)
-	}
-	if k.env == nil || !reflect.DeepEqual(cfg, k.asked) {
-		k.asked = cfg
-		k.env, err = expr.NewEnv(cfg)
-	}
-	return k.env, err
 }
 
 // Make checks and compiles a configuration file for the cluster of client, which may be nil.
@@ -112,6 +100,9 @@ func (k *Plans) Make(ctx context.Context, in Input, components Components, clien
 	if err != nil {
 		return nil, append(problems, config.Problem{File: files.Name(in.Path), Message: err.Error()})
 	}
+	if k == nil {
+		known.exprs = in.Expressions
+	}
 	known.Learn(cfg, false)
 	p, found := NewPlan(ctx, cfg, problems, components, known, false)
 	if len(found) > len(problems) && ask != nil && known.Failed == nil {
@@ -126,6 +117,7 @@ func (k *Plans) Make(ctx context.Context, in Input, components Components, clien
 			p, found = rest, nil
 		}
 	}
+	known.exprs.end()
 	p.Warnings = NotSilenced(p.Warnings, cfg)
 	if !in.Tolerant {
 		found = append(found, p.Mistakes()...)

@@ -37,8 +37,17 @@ type Schemas struct {
 	Ask func(group, version string) ([]byte, error)
 	// Failed is the reason why the cluster did not answer.
 	Failed error
-	kept   *Plans // nil: nothing is cached
-	saved  string // the folder of the saved schemas; empty: none
+	exprs  *Expressions // nil: none yet
+	saved  string       // the folder of the saved schemas; empty: none
+}
+
+// expressions begins a plan.
+func (s *Schemas) expressions() *Expressions {
+	if s.exprs == nil {
+		s.exprs = new(Expressions)
+	}
+	s.exprs.begin()
+	return s.exprs
 }
 
 func newSchemas(ask func(group, version string) ([]byte, error)) (*Schemas, error) {

@@ -35,16 +35,21 @@ const (
 // with Define set concern a define, which may be correct elsewhere: an index cannot use one that
 // calls lookup. Source is set if there are several sources and the mistake does not concern all.
 func (e *Env) Compile(text string, usage Usage, sources ...string) (*Program, error) {
+	return e.CompileWithin(nil, text, usage, sources...)
+}
+
+// CompileWithin is Compile, if the effort permits it.
+func (e *Env) CompileWithin(effort *Effort, text string, usage Usage, sources ...string) (*Program, error) {
 	if len(sources) == 1 {
-		return e.compile(e.checker.Scope(sources[0]), text, usage, sources[0], sources)
+		return e.compile(e.checker.Scope(sources[0]), text, usage, effort, sources[0], sources)
 	}
 	if !slices.ContainsFunc(sources, e.checker.Knows) {
-		return e.compile(e.checker.Scope(""), text, usage, "", sources)
+		return e.compile(e.checker.Scope(""), text, usage, effort, "", sources)
 	}
 	var failed [][]*celerr.CompileError
 	programs := make(map[string]*Program, len(sources))
 	for _, source := range sources {
-		p, err := e.compile(e.checker.Scope(source), text, usage, "", []string{source})
+		p, err := e.compile(e.checker.Scope(source), text, usage, effort, "", []string{source})
 		programs[source] = p
 		if err == nil {
 			continue
@@ -89,8 +94,8 @@ func joinSources(failed [][]*celerr.CompileError, sources int) error {
 	return celerr.Join(all)
 }
 
-func (e *Env) compile(s *check.Scope, text string, usage Usage, source string, of []string) (*Program, error) {
-	main, err := s.Parse(text)
+func (e *Env) compile(s *check.Scope, text string, usage Usage, effort *Effort, source string, of []string) (*Program, error) {
+	main, err := s.Parse(text, effort)
 	if err != nil {
 		return nil, err
 	}

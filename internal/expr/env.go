@@ -34,7 +34,21 @@ type EnvConfig struct {
 	Owners map[string]Owner
 	// ManagedFields has the sources that keep metadata.managedFields, which managers reads.
 	ManagedFields map[string]bool
+	// Effort is spent on the defines; nil: they have no bound together.
+	Effort *Effort
 }
+
+// Effort bounds the work of compiling the expressions of one owner, see package check.
+type Effort = check.Effort
+
+// The bounds of an Effort.
+const (
+	EffortOfOwner = check.EffortOfOwner
+	EffortOfQuery = check.EffortOfQuery
+)
+
+// NewEffort returns an effort with a bound.
+func NewEffort(most int) *Effort { return check.NewEffort(most) }
 
 // Env compiles expressions. It is immutable and safe for concurrent use.
 type Env struct {
@@ -55,7 +69,7 @@ func NewEnv(cfg EnvConfig) (*Env, error) {
 	if err != nil {
 		return nil, fmt.Errorf("CEL environment: %w", err)
 	}
-	c, err := check.New(base, cfg.Types, cfg.Define)
+	c, err := check.New(base, cfg.Types, cfg.Define, cfg.Effort)
 	if err != nil {
 		return nil, err
 	}

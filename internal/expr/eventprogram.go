@@ -28,7 +28,7 @@ func CompileEvent(text string) (*EventProgram, error) {
 		return nil, fmt.Errorf("CEL environment: %w", err)
 	}
 	env := newEnv(base, check.NewForEvents(base), "")
-	p, err := env.compile(env.checker.Scope(""), text, check.Value, "", nil)
+	p, err := env.compile(env.checker.Scope(""), text, check.Value, nil, "", nil)
 	if err != nil {
 		return nil, err
 	}

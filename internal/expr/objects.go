@@ -23,9 +23,9 @@ type Ref struct {
 }
 
 // CompileObjects compiles an expression about the deltas of a source whose result is objects of the
-// sources of. Errors are those of [Env.Compile].
-func (e *Env) CompileObjects(text, source string, of ...string) (*Program, error) {
-	p, err := e.Compile(text, check.Objects, source)
+// sources of. Errors are those of [Env.CompileWithin].
+func (e *Env) CompileObjects(effort *Effort, text, source string, of ...string) (*Program, error) {
+	p, err := e.CompileWithin(effort, text, check.Objects, source)
 	if err != nil {
 		return nil, err
 	}

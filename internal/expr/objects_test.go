@@ -45,12 +45,12 @@ func TestObjects(t *testing.T) {
 				t.Errorf("%s: %q, want %q", text, got, want)
 			}
 		}
-		_, err := env.CompileObjects(`lookup("name", "x")`, "nodes", "pods", "deployments")
+		_, err := env.CompileObjects(nil, `lookup("name", "x")`, "nodes", "pods", "deployments")
 		if typed == (err == nil) || typed && err.Error() != `1:1: these are objects of type core.v1.Node, not of pods or deployments; `+
 			`an index is that of nodes unless its source stands before it, as in "pods.namespace"` {
 			t.Error(err)
 		}
-		p, err := env.CompileObjects(`lookup("pods.byNode", "x")`, "nodes", "pods")
+		p, err := env.CompileObjects(nil, `lookup("pods.byNode", "x")`, "nodes", "pods")
 		if err != nil || !slices.Equal(p.Sources(), []string{"pods"}) {
 			t.Error(err)
 		}
@@ -59,7 +59,7 @@ func TestObjects(t *testing.T) {
 
 func objectsOf(t *testing.T, env *expr.Env, text string, in expr.Input) string {
 	t.Helper()
-	p, err := env.CompileObjects(text, "nodes", "pods")
+	p, err := env.CompileObjects(nil, text, "nodes", "pods")
 	if err != nil {
 		return "compile: " + err.Error()
 	}

@@ -94,7 +94,7 @@ func (inv *Inventory) understand(ctx context.Context, verb string, q api.Query) 
 	if err != nil {
 		return nil, nil, err
 	}
-	filter, err := env.Compile(q.Filter, expr.Query, q.Source)
+	filter, err := env.CompileWithin(expr.NewEffort(expr.EffortOfQuery), q.Filter, expr.Query, q.Source)
 	if err != nil {
 		return nil, nil, &api.QueryError{Message: "filter: " + err.Error()}
 	}

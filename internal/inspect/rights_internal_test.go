@@ -89,6 +89,7 @@ func TestRights(t *testing.T) {
 		{api.Query{Source: "sekrets"}, []string{sources}, 0, `there is no source "sekrets"; did you mean "secrets"?`},
 		{api.Query{Source: "secrets", Filter: "wrong("}, nil, 0, hint + `"secrets"`},
 		{api.Query{Source: "secrets"}, []string{"list " + secrets}, 1, ""},
+		{api.Query{Source: "maps", Namespace: "one", Filter: strings.Repeat("true || ", 600) + "true"}, []string{"list " + one}, 0, "would take too long to compile"},
 		{
 			api.Query{Source: "maps", Namespace: "one", Filter: `list("secrets").size() == 1`},
 			[]string{"list " + one, sources},

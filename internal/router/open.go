@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/inspect"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
@@ -32,7 +33,8 @@ type router struct {
 	unfit       unfit
 	fromObjects objectRoutes
 	rescans     engine.Tasks
-	noted       notes // of the running configuration
+	noted       notes                // of the running configuration
+	expressions *compile.Expressions // of all plans
 }
 
 // open opens everything, downstream first, so that every delta finds its receiver.

@@ -295,7 +295,7 @@ func (r *router) prepare(ctx context.Context, next *engine.Set) (*pipeline.Chang
 // input names the configuration for a reload.
 func (r *router) input() compile.Input {
 	in := inputOf(r.opts)
-	in.Former, in.Unfit = r.Set.Plan.Accepted, r.unfit.disabled
+	in.Former, in.Unfit, in.Expressions = r.Set.Plan.Accepted, r.unfit.disabled, r.expressions
 	in.Fragments = r.fromObjects.fragments(r.fromObjects.watcher.Objects())
 	return in
 }

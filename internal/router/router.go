@@ -133,6 +133,7 @@ func open(ctx context.Context, opts Options) (*router, error) {
 	// Before it is read, so that a change while the router is being opened is noticed.
 	file := newWatchedFile(opts.Config)
 	in := inputOf(opts)
+	in.Expressions = new(compile.Expressions)
 	var objects objectRoutes
 	var saved *state.State
 	if cfg, mistakes := config.Load(opts.Config, opts.Components.Policy); cfg != nil {
@@ -162,7 +163,7 @@ func open(ctx context.Context, opts Options) (*router, error) {
 		}
 		return nil, problems
 	}
-	r := &router{Engine: engine.New(opts.env(), p), opts: opts, client: client, events: events, objects: inspect.NewCurrent(p.Config)}
+	r := &router{Engine: engine.New(opts.env(), p), opts: opts, client: client, events: events, expressions: in.Expressions, objects: inspect.NewCurrent(p.Config)}
 	r.Taps, r.letters = inspect.NewTaps(r.objects), inspect.NewDeadLetters(r.objects, r.Metrics, r.Log)
 	r.State = saved
 	r.fromObjects.given, r.fromObjects.saved, r.fromObjects.old = objects.given, objects.saved, objects.old

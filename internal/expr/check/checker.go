@@ -32,8 +32,8 @@ type Checker struct {
 
 // New makes a scope for each source with a type, and compiles the defines in it. A mistake of a
 // define in the scope without types is a mistake everywhere: the error has a *[celerr.CompileError]
-// for each.
-func New(base *cel.Env, known map[string]*schema.Type, defines map[string]string) (*Checker, error) {
+// for each. The effort is spent on the defines, once for each scope.
+func New(base *cel.Env, known map[string]*schema.Type, defines map[string]string, effort *Effort) (*Checker, error) {
 	c := &Checker{
 		scopes: make(map[string]*Scope), Types: typeset.New(base.CELTypeProvider()), Infos: make(map[string]*jsonval.TypeInfo), texts: defines,
 	}
@@ -45,7 +45,7 @@ func New(base *cel.Env, known map[string]*schema.Type, defines map[string]string
 		}
 	}
 	c.declareTypes()
-	untyped, err := c.newScope(base, "", cel.DynType)
+	untyped, err := c.newScope(base, "", cel.DynType, effort)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func New(base *cel.Env, known map[string]*schema.Type, defines map[string]string
 	}
 	c.scopes[""] = untyped
 	for _, source := range slices.Sorted(maps.Keys(celTypes)) {
-		if c.scopes[source], err = c.newScope(base, source, celTypes[source]); err != nil {
+		if c.scopes[source], err = c.newScope(base, source, celTypes[source], effort); err != nil {
 			return nil, err
 		}
 	}

@@ -24,7 +24,7 @@ type define struct {
 // newScope compiles the defines, in the order of their dependencies, and declares each as a
 // variable of its type. Defines with mistakes are declared too, so that each mistake is reported
 // once.
-func (c *Checker) newScope(base *cel.Env, source string, object *cel.Type) (*Scope, error) {
+func (c *Checker) newScope(base *cel.Env, source string, object *cel.Type, effort *Effort) (*Scope, error) {
 	s := &Scope{checker: c, source: source, defines: make(map[string]*define), failed: make(map[string]*celerr.CompileError)}
 	var err error
 	options := append(variables(object), cel.CustomTypeProvider(c.Types))
@@ -54,13 +54,13 @@ func (c *Checker) newScope(base *cel.Env, source string, object *cel.Type) (*Sco
 	if err != nil {
 		return nil, err
 	}
-	return s, s.declare(order, parsed, uses)
+	return s, s.declare(order, parsed, uses, effort)
 }
 
 // declare declares all defines, and checks them in an order in which each comes after those that it
 // uses. One environment has the variables of all: the type of a define is written into its variable
 // when the define has been checked, and until then nothing refers to it.
-func (s *Scope) declare(order []string, parsed map[string]*cel.Ast, uses map[string][]string) error {
+func (s *Scope) declare(order []string, parsed map[string]*cel.Ast, uses map[string][]string, effort *Effort) error {
 	types := make(map[string]*cel.Type, len(order))
 	vars := make([]cel.EnvOption, 0, len(order))
 	for _, name := range order {
@@ -73,7 +73,7 @@ func (s *Scope) declare(order []string, parsed map[string]*cel.Ast, uses map[str
 		return fmt.Errorf("CEL environment with the defines: %w", err)
 	}
 	for _, name := range order {
-		tree, failed := s.check(name, s.checker.texts[name], parsed[name])
+		tree, failed := s.check(name, s.checker.texts[name], parsed[name], effort)
 		if failed != nil {
 			s.failed[name] = failed
 		} else {

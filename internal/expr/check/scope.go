@@ -22,13 +22,13 @@ type Scope struct {
 	aboutEvents bool // of CompileEvent
 }
 
-// Parse parses a text and checks its types.
-func (s *Scope) Parse(text string) (syntax.Unit, error) {
+// Parse parses a text and checks its types, if the effort permits it.
+func (s *Scope) Parse(text string, effort *Effort) (syntax.Unit, error) {
 	parsed, failed := s.parse("", text)
 	if failed != nil {
 		return syntax.Unit{}, failed
 	}
-	tree, failed := s.check("", text, parsed)
+	tree, failed := s.check("", text, parsed, effort)
 	if failed != nil {
 		return syntax.Unit{}, failed
 	}
@@ -58,7 +58,7 @@ func (s *Scope) parse(define, text string) (*cel.Ast, *celerr.CompileError) {
 
 // Compiles reports whether a text has no mistake.
 func (s *Scope) Compiles(text string) bool {
-	_, err := s.Parse(text)
+	_, err := s.Parse(text, nil)
 	return err == nil
 }
 
@@ -76,7 +76,10 @@ func (s *Scope) Defined(name string) syntax.Unit { return s.defines[name].unit }
 func (s *Scope) Failure(define string) *celerr.CompileError { return s.failed[define] }
 
 // check checks the types of a parsed expression.
-func (s *Scope) check(define, text string, parsed *cel.Ast) (*cel.Ast, *celerr.CompileError) {
+func (s *Scope) check(define, text string, parsed *cel.Ast, effort *Effort) (*cel.Ast, *celerr.CompileError) {
+	if failed := effort.spendOn(define, parsed); failed != nil {
+		return nil, failed
+	}
 	if failed := s.tooDeep(define, parsed); failed != nil {
 		return nil, failed
 	}
