@@ -27,9 +27,9 @@ func Whole(d *event.Delta) bool {
 	return (d.Old == nil || !secret(d.Old)) && (d.New == nil || !secret(d.New))
 }
 
-// LoadRoute returns the backlog of a route, or a part of it, in the order of the ids. resolve
-// returns the resource of a source; nil: the source is no longer configured, and the delta gets the
-// resource that was saved with it.
+// LoadRoute returns the backlog of a route, or a part of it, in the order of the ids. Secrets in it
+// are bare, see [event.Object.AsBare]. resolve returns the resource of a source; nil: the source is
+// no longer configured, and the delta gets the resource that was saved with it.
 func (db *DB) LoadRoute(name string, part Part, resolve func(source string) *event.Resource) ([]Pending, error) {
 	saved := make(map[event.Resource]*event.Resource)
 	resource := func(source string, r event.Resource) *event.Resource {
@@ -73,6 +73,9 @@ func (tx *reading) pending(s shelf, part Part, resource func(string, event.Resou
 			return nil, err
 		}
 		pending, err := parsePending(id, payload, resource)
+		if err == nil && !Whole(pending.Delta) {
+			err = pending.makeBare(tx.prints)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -41,8 +41,8 @@
 //   - Data is read as it was written, or not at all: see below. The exception is a disk that
 //     restores an old file as a whole.
 //   - Of Secrets (of the core group) only the identity is written, in objects as in deltas, and of
-//     objects also keyed hashes of the values and the names of their fields, see [SetKey]. The
-//     file has mode 0600, its folder 0700.
+//     objects and pending deltas also keyed hashes of the values and the names of their fields, see
+//     [SetKey]. The file has mode 0600, its folder 0700.
 //   - A damaged file causes no panic and no crash loop: it is renamed to state.db.corrupt-<time>,
 //     with one line in the log, and a new one is begun. The newest three such files are kept. A
 //     file that is locked or of a newer format is an error and is left unchanged.
@@ -81,7 +81,8 @@
 //	routes/<name>/owed/<id>         a delta: attempts, flags, op, source, time, sinks that are
 //	                                done, resource, Old, New; the facts of the rules about time
 //	                                are an entry among the sinks, which older versions ignore
-//	                                (since format 5)
+//	                                (since format 5); of Secrets it has the fingerprints of Old
+//	                                and New, too (since format 7)
 //	routes/<name>/rules/<kind><key> the state of a rule about time under a key, or the pending
 //	                                objects of watches, which older versions keep (since format 5)
 //	undelivered/state               the number of the last dead letter (since format 2)

@@ -16,8 +16,13 @@ func SetKey(db *DB, key *fingerprint.Key) { db.prints.Store(key) }
 // without them, so they name the state.
 type fingerprinted struct{ key, uid, version, prints string }
 
-// fingerprintsOf returns the fingerprints of a Secret; false: its values are not known here.
+// fingerprintsOf returns the fingerprints of a Secret, of a bare one those that were restored;
+// false: its values are not known here.
 func fingerprintsOf(key *fingerprint.Key, o *event.Object) (f fingerprinted, known bool) {
+	if past, ok := o.Past().(*fingerprint.Past); ok && !past.IsUnknown() {
+		id, uid, prints := past.Prints()
+		return fingerprinted{id, uid, o.ResourceVersion(), prints}, true
+	}
 	if key == nil || o.IsBare() {
 		return f, false
 	}
@@ -136,4 +141,51 @@ func (tx *reading) addPast(o *Object, s objectShelves, saved savedObject) error 
 		o.Past = p.past(tx.prints, o.JSON)
 	}
 	return err
+}
+
+// printsOfDelta returns the fingerprints of both states of a pending delta, as its record has them;
+// empty: none of them has any. Like the record of a pending delta, that of a state without
+// fingerprints is empty.
+func printsOfDelta(key *fingerprint.Key, d *event.Delta) string {
+	var f fields
+	any := false
+	for _, o := range []*event.Object{d.Old, d.New} {
+		var payload []byte
+		if o != nil && secret(o) {
+			if p, known := fingerprintsOf(key, o); known {
+				payload, any = p.payload(), true
+			}
+		}
+		f.bytes(payload)
+	}
+	if !any {
+		return ""
+	}
+	return string(f)
+}
+
+// makeBare says of the Secrets in a restored delta that only their identities and fingerprints are
+// known.
+func (o *Pending) makeBare(key *fingerprint.Key) error {
+	r := reader{rest: []byte(o.prints)}
+	for _, state := range []**event.Object{&o.Delta.Old, &o.Delta.New} {
+		var payload []byte
+		if o.prints != "" {
+			payload = r.bytes()
+		}
+		if *state == nil || !secret(*state) {
+			continue
+		}
+		past := &fingerprint.Past{}
+		if len(payload) > 0 {
+			p, err := parseFingerprinted(payload)
+			if err != nil {
+				return err
+			}
+			past = p.past(key, string((*state).JSON()))
+		}
+		*state = (*state).AsBare(past)
+	}
+	o.prints = ""
+	return r.done()
 }

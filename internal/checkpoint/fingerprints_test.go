@@ -27,7 +27,7 @@ func past(t *testing.T, db *checkpoint.DB, now *event.Object) string {
 	}
 	bare, err := event.ParseObject(now.Resource(), o.JSON)
 	must.Succeed(t, err)
-	return bare.AsBare(o.Past.Recall, false).Recalled(now).Raw().Get("body").Str()
+	return bare.AsBare(o.Past).Recalled(now).Raw().Get("body").Str()
 }
 
 // TestFingerprints: they are those of the object in the file, made with the key of the file; in the
@@ -60,7 +60,7 @@ func TestFingerprints(t *testing.T) {
 		{"without a key", nil, put(s1), s2, ""},
 		{"with one", key, put(s1), s2, body},
 		{"a later state", key, put(s2), s2, body},
-		{"of which only the identity is known", key, put(s2.AsBare((&fingerprint.Past{}).Recall, true)), s2, body},
+		{"of which only the identity is known", key, put(s2.AsBare(&fingerprint.Past{})), s2, body},
 		{"by an older version", nil, put(s1), s2, ""},
 		{"another object", key, put(other), other, body},
 		{"which is gone", key, checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Deleted: []checkpoint.Identity{{Key: s1.Key(), UID: "v"}}}}}, nil, ""},
@@ -84,4 +84,71 @@ func TestFingerprints(t *testing.T) {
 	if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), body) {
 		t.Error("the data of a Secret is on disk", err)
 	}
+}
+
+// TestPendingFingerprints: a pending delta of a Secret has the fingerprints of both states, also
+// after it was read and is written again. Another key has none, and neither has a dead letter.
+func TestPendingFingerprints(t *testing.T) {
+	// Guarantee: secrets-known-changes, secrets-off-disk
+	const body = "c4n4ry-in-the-c0al-mine"
+	secrets := resource("", "secrets")
+	was, is := object(t, secrets, "a", "u", "1", body), object(t, secrets, "a", "u", "2", body+"!")
+	updated := &event.Delta{Source: "s", Op: event.Updated, Old: was, New: is}
+	path := statePath(t)
+	db := open(t, path)
+	defer db.Close()
+	all := []checkpoint.Pending{
+		{ID: 1, Delta: &event.Delta{Source: "s", Op: event.Added, New: was}, Closed: []string{"sink"}},
+		{ID: 2, Delta: updated},
+		{ID: 3, Delta: &event.Delta{Source: "s", Op: event.Deleted, Old: is}},
+	}
+	key := fingerprint.NewKey([]byte("key"))
+	known := []string{" 1:" + body, "1:" + body + " 2:(unknown)", "2:(unknown) "}
+	for _, step := range []struct {
+		name        string
+		write, read *fingerprint.Key
+		want        []string
+	}{
+		{"a key", key, key, known},
+		{"written again", key, key, known},
+		{"by a router without a key", nil, key, known},
+		{"another key", key, fingerprint.NewKey([]byte("another")), []string{" 1:", "1: 2:", "2: "}},
+		{"and written again", key, key, []string{" 1:", "1: 2:", "2: "}},
+	} {
+		checkpoint.SetKey(db, step.write)
+		write(t, db, checkpoint.Cut{Routes: []checkpoint.RouteCut{{Name: "r", Put: all}}})
+		checkpoint.SetKey(db, step.read)
+		var err error
+		all, err = db.LoadRoute("r", checkpoint.Part{}, func(string) *event.Resource { return secrets })
+		must.Succeed(t, err)
+		for i, o := range all {
+			if got := bodyOf(t, o.Delta.Old, was) + " " + bodyOf(t, o.Delta.New, was); got != step.want[i] {
+				t.Errorf("%s: delta %d is %q, want %q", step.name, o.ID, got, step.want[i])
+			}
+		}
+	}
+	letters := openLetters(t, db, checkpoint.LettersConfig{})
+	must.Succeed(t, letters.Add(t.Context(), []checkpoint.Letter{{Route: "r", Delta: updated}}))
+	if l := load(t, letters, letters.IDs("", 0, 0)...); len(l) != 1 || l[0].Delta.New.IsBare() {
+		t.Errorf("the dead letter: %+v", l)
+	}
+	must.Succeed(t, db.Close())
+	if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), body) {
+		t.Error("the data of a Secret is on disk", err)
+	}
+}
+
+// bodyOf returns the version of a restored Secret, and its body as the file and now tell it; empty:
+// the file has no fingerprints of it.
+func bodyOf(t *testing.T, o, now *event.Object) string {
+	t.Helper()
+	switch {
+	case o == nil:
+		return ""
+	case !o.IsBare() || o.Raw().Get("body") != "":
+		t.Errorf("%s is not bare", o.JSON())
+	case o.IsUnknown():
+		return o.ResourceVersion() + ":"
+	}
+	return o.ResourceVersion() + ":" + o.Recalled(now).Raw().Get("body").Str()
 }

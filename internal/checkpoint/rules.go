@@ -106,6 +106,7 @@ const (
 	moreCondition = 3
 	moreEvent     = 4 // the event of an upstream route, see eventPayload
 	moreCall      = 5 // of a dead letter: the record of the failed call
+	morePrints    = 6 // of Secrets: the fingerprints of Old and New, see printsOfDelta (since format 7)
 )
 
 // more returns the facts about a delta from rules, an upstream route and its handler; empty: none.
@@ -140,6 +141,10 @@ func (o *Pending) more() string {
 		f.uint(moreCall)
 		f.bytes(o.call)
 	}
+	if o.prints != "" {
+		f.uint(morePrints)
+		f.text(o.prints)
+	}
 	if len(f) == 0 {
 		return ""
 	}
@@ -160,6 +165,8 @@ func (o *Pending) parseMore(text string) error {
 			o.parseCondition(&value)
 		case moreCall:
 			o.call = value.rest
+		case morePrints:
+			o.prints = string(value.rest)
 		case moreEvent:
 			if err := o.parseEvent(&value); err != nil {
 				return err

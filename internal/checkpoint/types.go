@@ -60,7 +60,8 @@ type Pending struct {
 	// Unlimited: the limit of the route has not been applied to the delta yet.
 	Unlimited bool
 
-	call []byte // of a dead letter, see Letter.Call
+	call   []byte // of a dead letter, see Letter.Call
+	prints string // see printsOfDelta
 }
 
 // RuleRecord is the state of a rule of a route under a key. Kinds and values are defined by the

@@ -379,7 +379,11 @@ func (tx *writing) route(c *RouteCut) error {
 	for key, o := range byKey(c.Put, func(o Pending) []byte { return pendingKey(o.ID) }) {
 		if o.Delta == nil || o.Delta.Object() == nil {
 			return fmt.Errorf("route %q: delta %d has no object", c.Name, o.ID)
-		} else if err := tx.put(pending, key, o.payload()); err != nil {
+		}
+		if !Whole(o.Delta) {
+			o.prints = printsOfDelta(tx.prints, o.Delta)
+		}
+		if err := tx.put(pending, key, o.payload()); err != nil {
 			return err
 		}
 	}

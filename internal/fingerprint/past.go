@@ -26,6 +26,9 @@ func (k *Key) PastOf(id, uid, prints string) *Past {
 // IsUnknown reports whether there are no fingerprints.
 func (p *Past) IsUnknown() bool { return p.key == nil }
 
+// Prints returns the arguments of [Key.PastOf]; empty: there are no fingerprints.
+func (p *Past) Prints() (id, uid, prints string) { return p.key.ID(), p.uid, p.prints }
+
 // Recall returns the JSON text of the state, by its identity and a later state of the same object:
 //
 //   - A value with an equal hash is copied from the later state.

@@ -111,6 +111,8 @@ type (
 	NamedSink = spec.NamedSink
 	// Batch is [spec.Batch].
 	Batch = spec.Batch
+	// Cached is [spec.Cached].
+	Cached = spec.Cached
 	// Debounce is [spec.Debounce].
 	Debounce = spec.Debounce
 	// When is [spec.When].

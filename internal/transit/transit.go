@@ -1,5 +1,7 @@
-// Package transit contains the part of a delta that only the router uses.
+// Package transit contains the parts of a delta and its objects that only the router uses.
 package transit
+
+import "github.com/deltarouter/deltarouter/internal/rawjson"
 
 // State is the state of a delta between informer and pipeline, beside its object. The zero State
 // belongs to a change that a watch reported.
@@ -25,4 +27,15 @@ type State struct {
 	Enters bool
 	// Only names the sink of a redelivered delta of a route with workers: the others do not get it.
 	Only string
+}
+
+// Past is what the disk has of a state of an object, beside the identity. It is safe for concurrent
+// use.
+type Past interface {
+	// Recall returns the JSON text of the whole object, by the identity and a later state of the same
+	// object: with the values that are equal in both, and placeholders, never absence, for values that
+	// are not known.
+	Recall(identity, now rawjson.Value) string
+	// IsUnknown reports whether none of the values is known.
+	IsUnknown() bool
 }

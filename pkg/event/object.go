@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltarouter/deltarouter/internal/rawjson"
+	"github.com/deltarouter/deltarouter/internal/transit"
 )
 
 // Resource is the type of an object and the cluster that contains it. All objects of a watch share
@@ -74,9 +75,8 @@ const (
 // identity has the values of the fields of an identity.
 type identity struct {
 	fields [identityFields]string
-	recall func(identity, now rawjson.Value) string // see AsBare
-
-	unknown bool
+	past   transit.Past // see AsBare; nil: the object is not bare
+	later  *Object      // see Delta.StandIn; nil: there is none
 }
 
 // ErrNoIdentity is the error of JSON that is not an object of a Kubernetes API.

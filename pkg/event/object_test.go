@@ -176,8 +176,8 @@ func TestRecalled(t *testing.T) {
 	now := parse(t, `{"metadata":{"name":"s","namespace":"n","uid":"u","resourceVersion":"2"},"data":{"a":"djE=","b":"djM=","c":"djQ="}}`)
 	other := parse(t, `{"metadata":{"name":"s","namespace":"n","uid":"v","resourceVersion":"3"},"data":{"a":"djE="}}`)
 	bare := parse(t, `{"metadata":{"name":"s","namespace":"n","uid":"u","resourceVersion":"1"}}`)
-	restored := bare.AsBare(key.PastOf(key.ID(), "u", key.Of("u", was.Raw())).Recall, false)
-	if bare.IsBare() || !restored.IsBare() || restored.IsUnknown() || !bare.AsBare((&fingerprint.Past{}).Recall, true).IsUnknown() || restored.Key() != bare.Key() || restored.Raw() != bare.Raw() || !restored.Same(was) {
+	restored := bare.AsBare(key.PastOf(key.ID(), "u", key.Of("u", was.Raw())))
+	if bare.IsBare() || !restored.IsBare() || restored.IsUnknown() || !bare.AsBare(&fingerprint.Past{}).IsUnknown() || restored.Key() != bare.Key() || restored.Raw() != bare.Raw() || !restored.Same(was) {
 		t.Errorf("%+v, %+v", bare, restored)
 	}
 	got := restored.Recalled(now)

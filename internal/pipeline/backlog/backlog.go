@@ -55,6 +55,7 @@ type Backlog struct {
 	// the route is ready, and every earlier or restored delta has its lane
 	AllPlaced bool
 	Draining  bool // no more deltas come, so batches are not delayed
+	Bare      bool // there were restored deltas of Secrets, see spec.Cached
 
 	// Old is the previous configuration while batches taken under it are unfinished and delay the
 	// present one; nil: there are none.

@@ -18,10 +18,28 @@ type Unplaced struct {
 
 // NextUnplaced returns the first entry without a lane; nil: there is none.
 func (b *Backlog) NextUnplaced() *Unplaced {
-	if e := b.Queue.Head.NextUnplaced(); e != nil {
-		return &Unplaced{e.Delta, e.Unseen, e}
+	e := b.Queue.Head.NextUnplaced()
+	if e == nil {
+		return nil
 	}
-	return nil
+	standIn(b, e)
+	return &Unplaced{e.Delta.Recalled(), e.Unseen, e}
+}
+
+// standIn lets a later state stand for the restored one of a Secret, of which the disk has no
+// value: that of the next change if there is one, so that no delta shows an earlier state than the
+// one before, and else that of the cache.
+func standIn(b *Backlog, e *queue.Entry) {
+	if !e.Delta.LacksNew() || e.Delta.Event != nil || b.config.Cached.Object == nil {
+		return
+	}
+	now := b.config.Cached.Object(e.Delta) // before the queue, which has each change that the cache has had
+	if next := queue.NextState(&b.Queue, e); next != nil {
+		now = next
+	}
+	if d := e.Delta.StandIn(now); d != e.Delta {
+		b.Queue.SetDelta(e, d)
+	}
 }
 
 // AssignLane assigns a lane to an entry by a verdict of the present configuration.
@@ -36,7 +54,7 @@ func (b *Backlog) AssignLane(next *Unplaced, v *spec.Verdict, filtered bool) {
 		b.Queue.Remove(e)
 	case next.Unseen && v.Err == nil && b.Rules.Holds.Wants(next.Delta):
 		b.Queue.Remove(e)
-		b.HoldDelete(next.Delta, v.Lane)
+		b.HoldDelete(e.Delta, v.Lane)
 	case b.limiter.suppresses(e, v):
 		b.Queue.Remove(e)
 	default:

@@ -59,7 +59,7 @@ func (b *Backlog) readmit(o checkpoint.Pending) {
 		return
 	}
 	e.Counted = !e.Unseen && b.Queue.Tail.WasCounted(o.ID)
-	b.AllPlaced = false
+	b.AllPlaced, b.Bare = false, b.Bare || o.Delta.LacksNew()
 }
 
 // Dirty returns the changes of the pending deltas since the last call.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/deltarouter/deltarouter/internal/callrecord"
-	"github.com/deltarouter/deltarouter/internal/pipeline/chain"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -32,7 +31,7 @@ func (b *Batch) handle(ctx, handling context.Context) {
 			deltas := [1]*event.Delta{e.Delta}
 			b.cfg.present(e, deltas[:])
 			if extend(ctx, handling, b, e, deltas[:]) {
-				e.Progress.Events = append(e.Progress.Events[:0], keyed(e, chain.Event(deltas[0], b.cfg.Route)))
+				e.Progress.Events = append(e.Progress.Events[:0], unhandled(b, e, deltas[0]))
 				e.Progress.Handled = true
 			}
 		default:

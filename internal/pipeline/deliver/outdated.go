@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"github.com/deltarouter/deltarouter/internal/outdated"
+	"github.com/deltarouter/deltarouter/internal/pipeline/chain"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -24,19 +25,43 @@ func retries(e *queue.Entry, refusal error) bool {
 	return true
 }
 
-// present replaces the deltas of an entry whose events are made again by copies with the present
-// states of their objects, where these are known.
+// present replaces the deltas of an entry by copies with whole states, if they were restored as
+// identities, and with the present states of their objects, if the events are made again. States
+// that are not known stay.
 func (c *Config) present(e *queue.Entry, deltas []*event.Delta) {
-	if e.Progress.Outdated == 0 || c.Current == nil {
-		return
-	}
 	for i, d := range deltas {
-		if d.New == nil || d.Event != nil {
+		now := c.again(e, d)
+		if now == nil {
+			deltas[i] = d.Recalled()
 			continue
 		}
-		if now := c.Current(d); now != nil && now.UID() == d.New.UID() {
-			present := *d
-			present.New, deltas[i] = now, &present
+		present := *d
+		if present.New = now; d.Old != nil {
+			present.Old = d.Old.Recalled(now)
 		}
+		deltas[i] = &present
 	}
+}
+
+// again returns the present state of the object of a delta whose events are made again; nil: they
+// are not, or it is not known.
+func (c *Config) again(e *queue.Entry, d *event.Delta) *event.Object {
+	if e.Progress.Outdated == 0 || c.Current == nil || d.New == nil || d.Event != nil {
+		return nil
+	}
+	if now := c.Current(d); now != nil && now.UID() == d.New.UID() {
+		return now
+	}
+	return nil
+}
+
+// unhandled returns the event of an entry without a handler. shown is its delta, or a copy with other
+// states: the event has the identity of the delta in any case.
+func unhandled(b *Batch, e *queue.Entry, shown *event.Delta) event.Event {
+	made := chain.Event(shown, b.cfg.Route)
+	if shown.New != e.Delta.New {
+		of := event.New(e.Delta, b.cfg.Route, 0, nil)
+		made.ID, made.K8sResourceVersion = of.ID, of.K8sResourceVersion
+	}
+	return keyed(e, made)
 }

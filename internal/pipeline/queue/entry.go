@@ -174,6 +174,26 @@ func (e *Entry) durable() bool {
 	}
 }
 
+// NextState returns the state of the object of e after the next change of it in memory whose states
+// are not bare; nil: there is none, or the object ends before.
+func NextState(q *Queue, e *Entry) *event.Object {
+	first := [2]*Entry{e.links[byObject].next}
+	if s := q.Tail.slots[e.object.key]; s != nil {
+		first[1] = s.object.head
+	}
+	for _, next := range first {
+		for ; next != nil; next = next.links[byObject].next {
+			switch now := next.Delta.New; {
+			case now == nil || now.UID() != e.Delta.Object().UID():
+				return nil
+			case !now.IsBare():
+				return now
+			}
+		}
+	}
+	return nil
+}
+
 func (e *Entry) alone() bool { return e.Progress != nil && e.Progress.Alone }
 
 // plain reports whether e may be in a group. Redelivered dead letters and entries whose filter

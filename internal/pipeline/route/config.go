@@ -29,7 +29,7 @@ func NewConfig(env *Env, s *spec.Route, born int, breakers map[string]*deliver.S
 		c.Count.OmitGauges()
 	}
 	c.delivery = deliver.Config{
-		Route: c.Name, ID: c.ID, With: c.With, Current: c.Current, Handler: c.Handler, HandlerName: c.HandlerName, InOrder: c.WritesInOrder(), Retry: c.Retry,
+		Route: c.Name, ID: c.ID, With: c.With, Current: c.Cached.Object, Handler: c.Handler, HandlerName: c.HandlerName, InOrder: c.WritesInOrder(), Retry: c.Retry,
 		OnFailure: c.OnFailure, MaxAge: c.MaxAge, Secret: c.Secret, Count: c.Count.Delivery(),
 		Permit: env.Permit,
 	}

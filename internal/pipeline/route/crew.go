@@ -158,9 +158,9 @@ func (c *Crew) step(w *worker) step {
 		return step{dismissed: true}
 	}
 	if !b.AllPlaced && b.Old == nil {
-		if !config.IsReady() {
-			// the next configuration may have another Ready
-			return step{config: config, again: config.Ready, also: config.current.Done()}
+		if again := r.awaits(); again != nil {
+			// the next configuration may have another channel
+			return step{config: config, again: again, also: config.current.Done()}
 		}
 		if next := b.NextUnplaced(); next != nil {
 			return step{config: config, unplaced: next}
@@ -234,7 +234,7 @@ func (r *Route) Idle() bool {
 	case r.conditions.catching != nil && r.Config().IsReady() && r.Config().CaughtUp():
 		return false
 	case !b.AllPlaced:
-		return !r.Config().IsReady()
+		return r.awaits() != nil
 	case !c.leader.Waits(now), b.Queue.Lanes.GateIsOpen():
 		return false
 	}

@@ -101,7 +101,7 @@ func (l *links) ready() bool {
 func (r *Route) Stands() bool {
 	c := r.Config()
 	r.mu.Lock()
-	stands := r.paused.on() || !r.backlog.AllPlaced && !c.IsReady()
+	stands := r.paused.on() || !r.backlog.AllPlaced && r.awaits() != nil
 	r.mu.Unlock()
 	if stands {
 		return true
@@ -121,7 +121,7 @@ func (r *Route) Moving() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := r.backlog
-	return b.Queue.Len() > 0 && !r.paused.on() && (b.AllPlaced || r.Config().IsReady()) && !b.AllDebouncing()
+	return b.Queue.Len() > 0 && !r.paused.on() && (b.AllPlaced || r.awaits() == nil) && !b.AllDebouncing()
 }
 
 // left returns the sinks, one bit each, that a drain does not wait for: unavailable ones, if their

@@ -71,6 +71,18 @@ func (r *Route) Pausing() *Pausing { return &r.paused }
 // now returns the time of the clock that all delays of the route use.
 func (r *Route) now() time.Time { return r.env.Clock.Now() }
 
+// awaits returns the channel that is closed when the deltas without a lane may be processed, or
+// another one that precedes it; nil: they may be. The lock is held.
+func (r *Route) awaits() <-chan struct{} {
+	switch c := r.Config(); {
+	case !c.IsReady():
+		return c.Ready
+	case r.backlog.Bare && !c.IsWhole():
+		return c.Cached.Whole
+	}
+	return nil
+}
+
 // changed is called under the lock after each change of the queue.
 func (r *Route) changed() {
 	r.backlog.Changed()
@@ -102,7 +114,7 @@ type Status struct {
 	Bytes   int64     // of memory that the pending deltas take, see queue.Head
 	OnDisk  int       // how many of these are only on disk
 	Oldest  time.Time // when the oldest pending delta was seen; zero: there is none
-	Waiting bool      // for the sources of its look-ups
+	Waiting bool      // for the sources of its look-ups, or of restored deltas
 	Paused  string    // the reason; empty: it is not paused
 	HeldBy  string    // a downstream route without room; empty: there is none
 }
@@ -117,7 +129,7 @@ func (r *Route) Status() Status {
 	}
 	return Status{
 		Name: c.Name, ID: c.ID, Pending: q.Len(), Kept: kept, Bytes: q.Head.Bytes() + q.Tail.Bytes(), OnDisk: q.Tail.Len(), Oldest: q.Oldest(),
-		Waiting: !r.backlog.AllPlaced && !c.IsReady(), Paused: r.paused.reason, HeldBy: r.links.heldBy(),
+		Waiting: !r.backlog.AllPlaced && r.awaits() != nil, Paused: r.paused.reason, HeldBy: r.links.heldBy(),
 	}
 }
 

@@ -62,6 +62,9 @@ func (c *Config) Bound() queue.Bound { return queue.Bound{Entries: c.Capacity, B
 // IsReady reports whether filter and key may be evaluated.
 func (c *Config) IsReady() bool { return c.Ready == nil || IsClosed(c.Ready) }
 
+// IsWhole reports whether restored deltas may be processed of which the disk has only identities.
+func (c *Config) IsWhole() bool { return c.Cached.Whole == nil || IsClosed(c.Cached.Whole) }
+
 // CaughtUp reports whether all changes up to the start of the router were admitted.
 func (c *Config) CaughtUp() bool { return c.When.CaughtUp == nil || IsClosed(c.When.CaughtUp) }
 

@@ -50,9 +50,8 @@ type Route struct {
 
 	// With returns the JSON object of Delta.With; nil: the route has none. It is called before the
 	// handler. An error rejects the delta, unless ctx has ended.
-	With func(ctx context.Context, d *event.Delta) ([]byte, error)
-	// Current returns the cached object of a delta, see deliver.Config; may be nil.
-	Current     func(d *event.Delta) *event.Object
+	With        func(ctx context.Context, d *event.Delta) ([]byte, error)
+	Cached      Cached
 	Handler     plugins.Handler // nil: the delta itself is the event, see chain.Event
 	HandlerName string
 	Sinks       []NamedSink
@@ -120,6 +119,16 @@ type NamedSink struct {
 	// Route is the name of a downstream route, which gets each event as a delta with that Event;
 	// Sink is nil then. Empty: the target is a sink.
 	Route string
+}
+
+// Cached finds the objects of deltas in the cache.
+type Cached struct {
+	// Object returns the cached object of a delta, see deliver.Config.Current; may be nil. It must not
+	// block.
+	Object func(d *event.Delta) *event.Object
+	// Whole is closed once the cache has the whole objects of which the disk has only identities.
+	// Restored deltas of such objects, and all deltas behind them, wait for it. nil: they need not.
+	Whole <-chan struct{}
 }
 
 // Batch configures the batches of the handler.

@@ -69,8 +69,11 @@ func (s *Set) ready(route string, sources []string) <-chan struct{} {
 	if len(sources) == 0 {
 		return nil
 	}
-	synced := make(chan struct{})
+	synced, before := make(chan struct{}), s.Waits[route]
 	s.Waits[route] = func(ctx context.Context) {
+		if before != nil {
+			before(ctx)
+		}
 		for _, source := range sources {
 			select {
 			case <-s.env.Factory.Synced(source):

@@ -60,7 +60,7 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 	if p.EmitProgram != nil {
 		route.HandlerName, route.Handler = emitHandler, s.env.Components.Emit(p.EmitProgram, cache, route.Joint)
 	}
-	route.With, route.Current = withOf(p, cache), s.currentOf(p)
+	route.With, route.Cached = withOf(p, cache), pipeline.Cached{Object: s.currentOf(p), Whole: s.ready(p.Name, secrets(s, p))}
 	s.Remote.replace(&route)
 	if p.FilterProgram != nil {
 		route.Filter = s.filter(p, p.FilterProgram, p.Filter, cache)
@@ -93,6 +93,19 @@ func (s *Set) currentOf(p *compile.Route) func(*event.Delta) *event.Object {
 	}
 	cache := s.cache(p.Scope(), sources)
 	return func(d *event.Delta) *event.Object { return cache.Get(d.Source, d.Key().Namespace, d.Key().Name) }
+}
+
+// secrets returns the sources of Secrets of a route, of which the state folder has only identities,
+// and the cache has more later.
+func secrets(s *Set, p *compile.Route) (names []string) {
+	for _, name := range p.From {
+		if source := s.Plan.Sources[name]; s.env.State != nil && p.Config.Sources[name].Cache != config.CacheIdentity && len(source.Specs) > 0 {
+			if r := source.Specs[0].Resource; r.Group == "" && r.Resource == "secrets" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }
 
 // keyOf returns a function that evaluates a key; nil: the route has none.

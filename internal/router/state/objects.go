@@ -136,7 +136,7 @@ func (s *savedObjects) parse(o checkpoint.Object) *event.Object {
 		if past == nil {
 			past = &fingerprint.Past{}
 		}
-		object = object.AsBare(past.Recall, past.IsUnknown())
+		object = object.AsBare(past)
 	}
 	return object
 }
