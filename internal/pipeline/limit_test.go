@@ -15,6 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // initials returns the first character of the name of an object as its key.
@@ -99,6 +100,35 @@ func TestLimitNotReady(t *testing.T) {
 		pass(time.Second)
 		equal(t, "sink", reported(t, s), "a1@1", "b1@3", "a4@5 +2")
 		b.balanced("route0")
+	})
+}
+
+// TestLimitOfAChain: each route of a chain counts only what its own limit held back.
+func TestLimitOfAChain(t *testing.T) {
+	// Guarantee: limit
+	synctest.Test(t, func(t *testing.T) {
+		first, limited, plain := &recordingSink{}, &recordingSink{}, &recordingSink{}
+		all := func(context.Context, *event.Delta) (string, error) { return "all", nil }
+		count := handleEach(func(d *event.Delta) plugins.Result {
+			return plugins.Result{Events: []plugins.Emit{{Data: fmt.Appendf(nil, `{"suppressed":%d}`, d.Suppressed)}}}
+		})
+		behind := func(name string, s *recordingSink, every time.Duration) pipeline.Route {
+			r := downstreamRoute(name, out("out of "+name, s))
+			r.Handler, r.Limit = count, pipeline.Limit{Key: all, Every: every}
+			return r
+		}
+		b := start(t, pipeline.Route{
+			Sinks: append(downstream("limited", "plain"), out("first", first)), Handler: count, Limit: pipeline.Limit{Key: all, Every: time.Minute},
+		}, behind("limited", limited, 150*time.Second), behind("plain", plain, 0))
+		for i := range 4 { // three at once, of which two are held back
+			for j := range 3 {
+				b.admit(delta(t, event.Updated, "a", 100+3*i+j, 101+3*i+j))
+			}
+			pass(time.Minute + time.Second)
+		}
+		equal(t, "first", reported(t, first), "a@101", "a@104 +2", "a@107 +2", "a@110 +2")
+		equal(t, "behind it", reported(t, plain), "a@101", "a@104", "a@107", "a@110")
+		equal(t, "behind it, with a limit", reported(t, limited), "a@101", "a@110 +2")
 	})
 }
 

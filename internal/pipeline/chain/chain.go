@@ -4,15 +4,15 @@ package chain
 
 import "github.com/deltarouter/deltarouter/pkg/event"
 
-// Delta returns the delta for a downstream route: a copy of d with an event of the upstream route.
-// It belongs to the downstream route.
+// Delta returns the delta for a downstream route: a copy of d with an event of the upstream route,
+// and without the count of that route's limit. It belongs to the downstream route.
 func Delta(d *event.Delta, e *event.Event) *event.Delta {
 	down := &struct {
 		delta event.Delta
 		event event.Event
 	}{*d, *e}
 	down.event.Of, down.event.Key = nil, "" // belong to the upstream route
-	down.delta.Event, down.delta.Transit().Durable = &down.event, nil
+	down.delta.Event, down.delta.Suppressed, down.delta.Transit().Durable = &down.event, 0, nil
 	return &down.delta
 }
 
