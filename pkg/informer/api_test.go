@@ -36,6 +36,8 @@ type api struct {
 	requests  []string // LIST, PROBE, WATCH, WATCHLIST, GET …
 	resources string   // answer of discovery for v1; empty: pods exist
 	cluster   string   // the identity; empty: it may not be read
+	lost      int      // no watch receives the event of this version
+	uncounted int      // the number of pods that are missing in the remainingItemCount
 }
 
 type pod struct {
@@ -270,12 +272,22 @@ func (a *api) list(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		if limit > 0 && len(items) == limit {
-			next = fmt.Sprintf(`,"continue":"%d"`, i)
+			next = fmt.Sprintf(`,"continue":"%d","remainingItemCount":%d`, i, remaining(r, pods, keys[i:])-a.uncounted)
 			break
 		}
 		items = append(items, p.text(""))
 	}
 	fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"%s},"items":[%s]}`, version, next, strings.Join(items, ","))
+}
+
+// remaining returns the number of the pods with these keys that the request selects.
+func remaining(r *http.Request, pods map[string]pod, keys []string) (n int) {
+	for _, key := range keys {
+		if p := pods[key]; selects(r, &p) {
+			n++
+		}
+	}
+	return n
 }
 
 // podsAt returns the pods as of a version.
@@ -328,7 +340,9 @@ func (a *api) watch(w http.ResponseWriter, r *http.Request) {
 		var out []string
 		for _, c := range a.history {
 			if c.version > from {
-				out = append(out, eventFor(r, c))
+				if c.version != a.lost {
+					out = append(out, eventFor(r, c))
+				}
 				from = c.version
 			}
 		}

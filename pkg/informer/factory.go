@@ -15,6 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/apply"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/reflector"
 )
 
 type (
@@ -68,9 +69,9 @@ type Config struct {
 	PageSize int64
 	// Backoff is the delay between retries. Defaults to 500ms to 30s.
 	Backoff backoff.Policy
-	// ProbeInterval is the interval at which each watch probes the API server: whether its
-	// resourceVersion went back, whether it is another cluster, and whether it would still open the
-	// watch. Defaults to half a minute.
+	// ProbeInterval is the longest time between two probes of the API server for a resource while one
+	// of its watches is open: whether its resourceVersion went back, whether it is another cluster, and
+	// whether it would still open the watches. Defaults to half a minute.
 	ProbeInterval time.Duration
 	// Silence is the time after which a watch over HTTP/1.1 is reopened if it received nothing, not
 	// even a bookmark. API servers send bookmarks about once a minute, so most of the reopened
@@ -96,6 +97,7 @@ type Config struct {
 type Factory struct {
 	cfg      Config
 	identity *client.IdentityCache
+	probes   *reflector.Probes
 	changing sync.Mutex // held by Reconfigure
 
 	mu      sync.RWMutex // guards the fields below
@@ -118,7 +120,7 @@ func New(cfg Config) *Factory {
 	if cfg.Clock == nil {
 		cfg.Clock = timer.Real()
 	}
-	f := &Factory{cfg: cfg, sources: make(map[string]*source)}
+	f := &Factory{cfg: cfg, sources: make(map[string]*source), probes: reflector.NewProbes()}
 	if cfg.Client != nil { // a factory with injected deltas has no client
 		f.identity = client.NewIdentityCache(cfg.Client.api, cfg.Log)
 	}

@@ -87,8 +87,11 @@ func (c *cluster) list(q url.Values) *http.Response {
 	if late := c.ahead(q); late != nil {
 		return late
 	}
-	all := c.visible(q)
+	all, more := c.visible(q), ""
 	if q.Get("limit") == "1" {
+		if len(all) > 1 {
+			more = fmt.Sprintf(`,"continue":"next","remainingItemCount":%d`, len(all)-1)
+		}
 		all = all[:min(1, len(all))]
 	} else {
 		c.lists++
@@ -97,7 +100,7 @@ func (c *cluster) list(q url.Values) *http.Response {
 	for i := range all {
 		items[i] = all[i].text("")
 	}
-	return answer(200, fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[%s]}`, c.rv, strings.Join(items, ",")))
+	return answer(200, fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"%s},"items":[%s]}`, c.rv, more, strings.Join(items, ",")))
 }
 
 const kindOfPod = `"kind":"Pod","apiVersion":"v1",`

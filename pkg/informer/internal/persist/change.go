@@ -25,6 +25,8 @@ type Change struct {
 // goroutine.
 func (s *State) Apply(c *Change) {
 	s.mu.Lock()
+	s.counting.pass(c.Applied)
+	s.counting.change(c.Before != nil, c.Now != nil)
 	if c.Now != nil {
 		s.put(c)
 	} else {
@@ -92,6 +94,7 @@ func (s *State) CommitHeld(d *event.Delta, admission event.Admission) {
 func (s *State) Arrive(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.counting.pass(version)
 	s.Position.arrive(version)
 	endIntents(s)
 }
@@ -100,7 +103,9 @@ func (s *State) Arrive(version string) {
 func (s *State) Bookmark(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.counting.pass(version)
 	s.Position.bookmark(version)
+	s.counting.complete(s.Position)
 	endIntents(s)
 }
 

@@ -162,6 +162,7 @@ func (s *State) RestoreObject(o *event.Object) {
 	defer s.mu.Unlock()
 	s.cfg.Learn(o)
 	s.cfg.Measure(s.Get(o.Key()), o)
+	s.counting.change(s.Get(o.Key()) != nil, true)
 	put()
 	s.identities = s.identities || identity
 }
@@ -171,6 +172,7 @@ func (s *State) load(o *event.Object, put func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	put()
+	s.counting.change(false, true)
 	s.cfg.Measure(nil, o)
 }
 

@@ -46,6 +46,7 @@ type State struct {
 	// resumeTarget is the resourceVersion of the API server when the watch resumed; empty: it did
 	// not.
 	resumeTarget string
+	counting     counting
 	// lossy: see Restored; false when the watch has caught up. For the watch's own goroutine.
 	lossy bool
 	// identities: some objects of the store were restored as identities only, and the next list
@@ -99,7 +100,7 @@ func (s *State) CanResume() bool {
 	return s.Position.fed != "" && s.Position.fed != NeverExisted && !s.Position.relisting && !s.identities
 }
 
-// SetResumeTarget records the resourceVersion of the API server, before the watch resumes.
+// SetResumeTarget records the resourceVersion of the API server, when the watch resumes or later.
 func (s *State) SetResumeTarget(version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,6 +159,7 @@ func (s *State) BeginReplace() (applied string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Position.relisting, s.resumeTarget = true, ""
+	s.counting = counting{stored: s.counting.stored}
 	s.Position.unmark()
 	return s.Position.reached()
 }

@@ -20,6 +20,7 @@ type Config struct {
 	Log      *slog.Logger
 	Client   *client.Client
 	Identity *client.IdentityCache
+	Probes   *Probes
 	Target   *Target
 	State    *persist.State
 	Health   *Health

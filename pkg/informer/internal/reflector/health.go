@@ -22,6 +22,8 @@ var (
 	errWentBack = apierrors.NewResourceExpired("the API server has gone back in time")
 	errMoved    = apierrors.NewResourceExpired("the API server is another cluster's")
 	errStalled  = apierrors.NewResourceExpired("the watch is open and brings nothing")
+	// errMiscounted is described at [recount].
+	errMiscounted = apierrors.NewResourceExpired("the cache has more objects than the API server: deletions were lost, and the objects are listed")
 )
 
 // Health is the state of the connection of a watch. It is safe for concurrent use.
@@ -98,6 +100,8 @@ func (h *Health) noteError(err error) {
 		reason = "moved"
 	case errors.Is(err, errStalled):
 		reason = "stalled"
+	case errors.Is(err, errMiscounted):
+		reason = "miscounted"
 	case client.IsExpired(err):
 		reason = "expired"
 	case client.IsAhead(err):

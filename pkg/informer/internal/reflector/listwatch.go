@@ -183,7 +183,7 @@ func (lw *listerWatcher) noInitialEvents() error {
 	return apierrors.NewMethodNotSupported(lw.cfg.Target.GVR.GroupResource(), "watch with initial events")
 }
 
-// dial starts a watch. A watch that resumes is preceded by probes. resumed: the Reflector takes the
+// dial starts a watch. resumed: the Reflector takes the
 // watch for one with initial events.
 func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resumed bool) (r *reader, err error) {
 	opts.Watch = true
@@ -321,7 +321,13 @@ func (lw *listerWatcher) resume(ctx context.Context, timeout *int64) (*reader, e
 // resourceVersion of the state.
 func (lw *listerWatcher) resumeList(ctx context.Context) (runtime.Object, error) {
 	from := lw.cfg.State.Position.From()
-	err := lw.retry(ctx, stepOpen, func() error { return lw.prober.mayResume(ctx) })
+	err := lw.retry(ctx, stepOpen, func() error {
+		err := lw.prober.mayResume(ctx)
+		if isSlowProbe(err) {
+			return nil
+		}
+		return err
+	})
 	lw.resumed(ctx, err)
 	list := &internalversion.List{Items: []runtime.Object{}}
 	list.ResourceVersion = from

@@ -5,20 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
 )
 
-// prober checks whether the API server has gone back in time or is another cluster: before a watch
-// is opened, and at intervals while it is open. It is safe for concurrent use.
+// firstProbe is the longest time that the first watch after a restart waits for a probe.
+const firstProbe = 10 * time.Second
+
+// prober checks whether the API server has gone back in time or is another cluster: when a watch has
+// been opened, and at intervals while it is open. Only the first watch after a restart is preceded
+// by a probe, and for a short time: an API server may be slower with lists than with watches. The
+// identity of the cluster is requested before each, as the events of another one must not be
+// applied. It is safe for concurrent use.
 type prober struct {
 	cfg     *Config
 	inquiry *Inquiry
@@ -28,40 +31,82 @@ type prober struct {
 	open   atomic.Pointer[openWatch] // nil: none
 	found  atomic.Pointer[error]     // the error that makes the open watch useless
 	probed atomic.Bool               // a probe succeeded once
+	// resuming: the watch was resumed without the version of the API server, which the next probe has.
+	resuming atomic.Bool
+	due      chan struct{} // has an element if a probe is due at once
+	counted  recount
+}
+
+func newProber(cfg *Config, inquiry *Inquiry, q *quirks) *prober {
+	return &prober{cfg: cfg, inquiry: inquiry, quirks: q, proof: newProof(), due: make(chan struct{}, 1)}
 }
 
 // openWatch is an open watch.
 type openWatch struct {
-	stop    func()
-	lasting bool // it was open at an earlier probe; for the patrol
+	stop  func()
+	since time.Time
+}
+
+// view is a watch at the beginning of a probe.
+type view struct {
+	of   *prober
+	w    *openWatch
+	from string // its position
 }
 
 // opened records an open watch, which stop ends, until over is called.
 func (p *prober) opened(stop func()) (over func()) {
-	w := &openWatch{stop: stop}
+	w := &openWatch{stop: stop, since: time.Now()}
 	p.open.Store(w)
+	p.soon()
 	return func() { p.open.CompareAndSwap(w, nil) }
+}
+
+// soon makes a probe due at once.
+func (p *prober) soon() {
+	select {
+	case p.due <- struct{}{}:
+	default:
+	}
 }
 
 // mayResume checks whether a watch may resume from its position. If the API server has another
 // history, or is another cluster, it returns errWentBack or errMoved, and the next list is the
-// truth.
+// truth. A watch that resumes for the first time is preceded by a probe: without the version of the
+// API server, the first events cannot be told from those of a former run.
 func (p *prober) mayResume(ctx context.Context) error {
 	plan := p.cfg.Plan
 	if found := p.found.Swap(nil); found != nil {
 		plan.SetLatest()
 		return *found
 	}
-	version, err := p.probe(ctx, p.cfg.State.Position.Applied(), 0)
-	if err != nil {
-		if isUseless(err) {
-			plan.SetLatest()
-		}
+	cluster, err := p.identity(ctx, 0)
+	if err == nil && !p.cfg.State.Position.Is(cluster) {
+		err = errMoved
+	}
+	if err == nil && plan.Resumable() {
+		err = p.target(ctx)
+	}
+	if isUseless(err) {
+		plan.SetLatest()
+	}
+	return err
+}
+
+// target requests the version of the API server before a watch resumes for the first time.
+func (p *prober) target(ctx context.Context) error {
+	from := p.cfg.State.Position.Applied()
+	patient, cancel := context.WithTimeoutCause(ctx, min(firstProbe, p.cfg.HeaderTimeout), client.ErrSlow)
+	defer cancel()
+	a, err := p.cfg.Probes.ask(patient, p)
+	switch {
+	case err != nil:
+		p.resuming.Store(isSlowProbe(err))
 		return err
+	case persist.Lower(a.version, from):
+		return errWentBack
 	}
-	if plan.Resumable() {
-		p.cfg.State.SetResumeTarget(version)
-	}
+	p.cfg.State.SetResumeTarget(a.version)
 	return nil
 }
 
@@ -69,6 +114,7 @@ func (p *prober) mayResume(ctx context.Context) error {
 // another cluster, the listed objects replace them regardless of their resourceVersions.
 func (p *prober) willList(ctx context.Context) error {
 	plan := p.cfg.Plan
+	p.resuming.Store(false)
 	if p.found.Swap(nil) != nil {
 		plan.SetLatest()
 	}
@@ -95,87 +141,88 @@ func (p *prober) identity(ctx context.Context, maxAge time.Duration) (cluster st
 	return cluster, nil
 }
 
-// probe requests the identity of the cluster (an answer of maxAge suffices) and the resourceVersion
-// of the API server. After a restored backup it is lower than ours, and a watch from ours would
-// receive no events until the server reaches it again. The list has no resourceVersion: it is a
-// quorum read, so that a replica of the API server that lags behind is not taken for a restored
-// backup.
-func (p *prober) probe(ctx context.Context, from string, maxAge time.Duration) (version string, err error) {
-	cluster, err := p.identity(ctx, maxAge)
-	if err != nil {
-		return "", err
-	}
-	if !p.cfg.State.Position.Is(cluster) {
-		return "", errMoved
-	}
-	// Selectors would make the API server read all objects for one that they select; a name does not,
-	// and a client may have rights for single names only.
-	target, query := p.cfg.Target, url.Values{"limit": {"1"}}
-	if strings.Contains(target.FieldSelector, "metadata.name=") {
-		query = target.Query(metav1.ListOptions{Limit: 1})
-	}
-	list, err := p.inquiry.listMetadata(ctx, target.Path(), query)
-	if err != nil {
-		return "", err
-	}
-	if persist.Lower(list.ResourceVersion, from) {
-		return "", errWentBack
-	}
-	return list.ResourceVersion, nil
-}
-
-// patrol probes at intervals while a watch is open, until ctx is done. The intervals are random, so
-// that many watches do not probe at once. A probe that finds a problem ends the watch; the next one
-// lists.
+// patrol takes part in the probes of the resource until ctx is done: when the watch was opened, and
+// at intervals while it is open. The intervals are random, so that many resources are not probed at
+// once.
 func (p *prober) patrol(ctx context.Context) {
 	interval := p.cfg.ProbeInterval
 	for {
 		t := time.NewTimer(interval/2 + rand.N(interval*2/5))
+		since := time.Now()
 		select {
 		case <-t.C:
+		case <-p.due:
+			since = time.Now()
 		case <-ctx.Done():
-			t.Stop()
+		}
+		t.Stop()
+		if ctx.Err() != nil {
 			return
 		}
-		if w := p.open.Load(); w != nil {
-			p.inspect(ctx, w)
+		if p.open.Load() != nil {
+			p.cfg.Probes.round(ctx, p, since, false)
 		}
 	}
 }
 
-// inspect probes once, and ends the watch if it is useless. An API server that refuses or cannot
-// receive new requests may still keep a watch open, because the watch has its credentials from
-// before.
-func (p *prober) inspect(ctx context.Context, w *openWatch) {
-	from, ok := p.settled()
-	if !ok {
-		return
+// look returns the watch as it is before a probe. ok: it is open, and the store corresponds to its
+// position.
+func (p *prober) look() (v view, ok bool) {
+	w := p.open.Load()
+	if w == nil {
+		return view{}, false
 	}
-	version, err := p.probe(ctx, from, p.cfg.ProbeInterval/10)
+	from, ok := p.settled()
+	return view{p, w, from}, ok
+}
+
+// judge judges an open watch by a probe, and ends it if it is useless: the next one lists. An API
+// server that refuses or cannot receive new requests may still keep a watch open, because the watch
+// has its credentials from before.
+func (p *prober) judge(v view, a answer, err error) {
+	if a.known {
+		p.cfg.Health.healthy(stepIdentity)
+		if !p.cfg.State.Position.Is(a.cluster) {
+			err = errMoved
+		}
+	}
 	switch {
-	case ctx.Err() != nil, apierrors.IsTooManyRequests(err):
+	case apierrors.IsTooManyRequests(err):
 		return
 	case err == nil:
-		p.probed.Store(true)
-		p.cfg.Health.healthy(stepProbe)
-		if w.lasting && p.open.Load() == w {
-			p.cfg.Health.healthy(stepStream)
-		}
-		w.lasting = true
-		p.compare(w, from, version)
-		return
-	case !isUseless(err):
+		err = p.succeeded(v, a)
+	case !isUseless(err) && p.open.Load() == v.w && (p.probed.Load() || !cannotProbe(err)):
 		// A client that may only watch is refused each time; that does not concern the watch.
-		if p.open.Load() == w && (p.probed.Load() || !cannotProbe(err)) {
-			p.cfg.Health.failing(stepProbe, fmt.Errorf("the watch is open, but would not be opened again: %w", reasonOf(err)))
-		}
+		p.cfg.Health.failing(stepProbe, fmt.Errorf("the watch is open, but would not be opened again: %w", reasonOf(err)))
+		return
+	}
+	if !isUseless(err) {
 		return
 	}
 	// Meanwhile the watch itself may have detected the problem.
-	if now, ok := p.settled(); ok && !persist.Lower(now, from) && p.open.Load() == w {
+	if now, ok := p.settled(); ok && !persist.Lower(now, v.from) && p.open.Load() == v.w {
 		p.found.Store(&err)
-		w.stop()
+		v.w.stop()
 	}
+}
+
+// succeeded judges an open watch by the answer to a probe. It returns why the watch is useless. If
+// the version of the API server is lower than that of the watch, a backup was restored: the watch
+// would receive no events until the server reaches its version again.
+func (p *prober) succeeded(v view, a answer) error {
+	if persist.Lower(a.version, v.from) {
+		return errWentBack
+	}
+	p.probed.Store(true)
+	p.cfg.Health.healthy(stepProbe)
+	if time.Since(v.w.since) > p.cfg.ProbeInterval/2 && p.open.Load() == v.w {
+		p.cfg.Health.healthy(stepStream)
+	}
+	if p.resuming.CompareAndSwap(true, false) {
+		p.cfg.State.SetResumeTarget(a.version)
+	}
+	p.compare(v.w, v.from, a.version)
+	return p.recount(a)
 }
 
 // settled returns fed if the store corresponds to it and no list is under way.
@@ -186,7 +233,7 @@ func (p *prober) settled() (fed string, ok bool) {
 
 // isUseless reports whether a watch must not continue.
 func isUseless(err error) bool {
-	return errors.Is(err, errWentBack) || errors.Is(err, errMoved) || errors.Is(err, errStalled)
+	return errors.Is(err, errWentBack) || errors.Is(err, errMoved) || errors.Is(err, errStalled) || errors.Is(err, errMiscounted)
 }
 
 // isSlowProbe reports whether a probe took too long. The watch may be quick nevertheless, as it

@@ -106,3 +106,38 @@ func (p *prober) stall() {
 	p.quirks.listNext.Store(true)
 	p.cfg.Log.Debug("the watch brings nothing although the API server has newer objects or ends it; listing", "watch", p.cfg.Name)
 }
+
+// recount decides when a cache that has more objects than the API server is replaced by a list: the
+// deletions of some were lost. It is safe for concurrent use.
+type recount struct {
+	mu     sync.Mutex
+	more   int  // the objects that the cache had more in the last comparison
+	listed bool // a list followed, and no comparison since then was equal
+}
+
+// compared records a comparison, and reports whether a list must follow. One comparison is no
+// proof, and the numbers of some API servers are estimates, which a list does not make equal.
+func (r *recount) compared(more int) (lost bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lost = more > 0 && more == r.more && !r.listed
+	r.more, r.listed = more, lost || r.listed && more > 0
+	return lost
+}
+
+// recount compares the number of cached objects with that of the API server, if the probe and the
+// watch have the same ones.
+func (p *prober) recount(a answer) error {
+	target := p.cfg.Target
+	if a.objects < 0 || a.scope != (scope{path: target.Path()}) || target.InSelected || target.LabelSelector != "" || target.FieldSelector != "" {
+		return nil
+	}
+	last, ok := persist.Expect(p.cfg.State, a.version, a.objects)
+	if !ok || !p.counted.compared(last.Stored-last.Server) {
+		return nil
+	}
+	p.cfg.Log.Warn("the cache has more objects than the API server: deletions were lost; the objects are listed, and the differences become deltas",
+		"watch", p.cfg.Name, "cached", last.Stored, "existing", last.Server, "resourceVersion", last.Version)
+	p.quirks.listNext.Store(true)
+	return errMiscounted
+}

@@ -32,7 +32,7 @@ type Reflector struct {
 // New returns a Reflector. inquiry has the same configuration.
 func New(cfg *Config, inquiry *Inquiry) *Reflector {
 	r := &Reflector{cfg: cfg, inquiry: inquiry}
-	r.prober = &prober{cfg: cfg, inquiry: inquiry, quirks: &r.quirks, proof: newProof()}
+	r.prober = newProber(cfg, inquiry, &r.quirks)
 	return r
 }
 
@@ -111,6 +111,7 @@ func (r *Reflector) reflect(ctx context.Context) {
 		},
 	})
 	inner.WatchListPageSize = r.cfg.PageSize
+	defer r.cfg.Probes.join(r.prober)()
 	var patrol sync.WaitGroup
 	patrol.Go(func() { r.prober.patrol(ctx) })
 	inner.RunWithContext(klog.NewContext(ctx, logger))
