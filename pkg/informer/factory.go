@@ -98,6 +98,7 @@ type Factory struct {
 	cfg      Config
 	identity *client.IdentityCache
 	probes   *reflector.Probes
+	absences *client.Absences
 	changing sync.Mutex // held by Reconfigure
 
 	mu      sync.RWMutex // guards the fields below
@@ -122,7 +123,7 @@ func New(cfg Config) *Factory {
 	}
 	f := &Factory{cfg: cfg, sources: make(map[string]*source), probes: reflector.NewProbes()}
 	if cfg.Client != nil { // a factory with injected deltas has no client
-		f.identity = client.NewIdentityCache(cfg.Client.api, cfg.Log)
+		f.identity, f.absences = client.NewIdentityCache(cfg.Client.api, cfg.Log), client.NewAbsences(cfg.Client.api)
 	}
 	return f
 }

@@ -3,6 +3,7 @@ package informer_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -131,6 +132,37 @@ func TestDefinitionForbidden(t *testing.T) {
 	d.set(http.StatusForbidden)
 	a.dropWatches()
 	r.sink.want(t, true, "deleted pods default/a stale", "deleted pods default/b stale")
+}
+
+// TestAbsentResource: as long as a resource does not exist, only the list of groups is requested,
+// which all such sources share. The resource is found when it comes.
+func TestAbsentResource(t *testing.T) {
+	a, d := newAPI(t), &definition{exists: http.StatusNotFound}
+	a.put("default/a", "web")
+	var mu sync.Mutex
+	var paths []string
+	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		paths = append(paths, r.URL.Path)
+		mu.Unlock()
+		return d.intercept(w, r)
+	})
+	o := options{}
+	o.spec.Resource = schema.GroupVersionResource{Group: "ex.com", Version: "v1", Resource: "pods"}
+	r := newRig(t, a, o)
+	r.start()
+	requested := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(paths)
+	}
+	eventually(t, "requests", func() bool { return len(requested()) > 20 })
+	if got := requested()[10:]; slices.ContainsFunc(got, func(path string) bool { return path != "/apis" }) {
+		t.Errorf("requested %v", got)
+	}
+	r.named("does not exist (yet)")
+	d.set(http.StatusOK, "v1")
+	r.sink.want(t, false, "added pods default/a")
 }
 
 // If an API server temporarily does not serve a resource that its discovery has, the watch resumes

@@ -64,7 +64,7 @@ func (f *Factory) newWatch(spec Spec, store Cache, epoch int, among []*Watch) *W
 	w.state = persist.New(w.persisted(f, store))
 	w.keeping = newKeeping(w)
 	reflected := &reflector.Config{
-		Name: w.name, Log: f.cfg.Log, Client: f.cfg.Client.server(), Identity: f.identity, Probes: f.probes,
+		Name: w.name, Log: f.cfg.Log, Client: f.cfg.Client.server(), Identity: f.identity, Probes: f.probes, Absences: f.absences,
 		Target: w.target, State: w.state, Health: w.health, Plan: w.plan, Relists: w.relists,
 		PageSize: f.cfg.PageSize, Backoff: f.cfg.Backoff, ProbeInterval: f.cfg.ProbeInterval, Silence: f.cfg.Silence,
 		BookmarkWait: f.cfg.BookmarkWait, HeaderTimeout: f.cfg.HeaderTimeout, Unproven: f.cfg.Unproven, Late: late,

@@ -29,14 +29,21 @@ var ErrAbsent = errors.New("does not exist (yet)")
 // itself says so: a missing page may also come from a proxy, or from an API server that is
 // starting, so the list of groups has to confirm that the group is absent.
 func (c *Client) Discover(ctx context.Context, gvr schema.GroupVersionResource) (Found, error) {
+	return discover(ctx, gvr, c.GetJSON)
+}
+
+// getter decodes the answer for a path.
+type getter func(ctx context.Context, path string, into any) error
+
+func discover(ctx context.Context, gvr schema.GroupVersionResource, get getter) (Found, error) {
 	path := "apis/" + gvr.Group + "/" + gvr.Version
 	if gvr.Group == "" {
 		path = "api/" + gvr.Version
 	}
 	var list metav1.APIResourceList
-	err := c.GetJSON(ctx, path, &list)
+	err := get(ctx, path, &list)
 	if apierrors.IsNotFound(err) {
-		return Found{}, c.confirmNoVersion(ctx, gvr.GroupVersion(), err)
+		return Found{}, confirmNoVersion(ctx, gvr.GroupVersion(), err, get)
 	}
 	if err != nil {
 		return Found{}, err
@@ -52,13 +59,14 @@ func (c *Client) Discover(ctx context.Context, gvr schema.GroupVersionResource) 
 	return Found{}, ErrAbsent
 }
 
-// confirmNoVersion returns ErrAbsent if the list of groups of the API server does not have gv.
-func (c *Client) confirmNoVersion(ctx context.Context, gv schema.GroupVersion, missing error) error {
+// confirmNoVersion returns ErrAbsent if the list of groups of the API server does not have gv, and
+// missing if it has.
+func confirmNoVersion(ctx context.Context, gv schema.GroupVersion, missing error, get getter) error {
 	if gv.Group == "" {
 		return missing // every API server has v1; other versions of the core group never existed
 	}
 	var groups metav1.APIGroupList
-	if err := c.GetJSON(ctx, "apis", &groups); err != nil {
+	if err := get(ctx, "apis", &groups); err != nil {
 		return err
 	}
 	if groups.Kind != "APIGroupList" {

@@ -18,21 +18,39 @@ import (
 // its objects are deleted: an API server that is starting may not know all of its resources yet.
 const confirmations = 3
 
+// confirmedFor is the time for which it is not asked again whether the resource is served in
+// another version.
+const confirmedFor = time.Minute
+
 // absence is a resource that discovery does not have.
 type absence struct {
 	cfg       *Config
 	inquiry   *Inquiry
 	confirmed int       // times in a row
+	vanished  time.Time // the time at which it was confirmed that the resource does not exist; zero: it is not
 	compared  time.Time // the time of the last comparison with another version
 }
 
 // failed is called when discovery has failed for another reason.
-func (a *absence) failed() { a.confirmed = 0 }
+func (a *absence) failed() { a.confirmed, a.vanished = 0, time.Time{} }
+
+// discover discovers the resource. While it is known not to exist, all watches share the answers,
+// which are not older than a pause between two of them. Before that each makes its own requests,
+// because the objects are deleted only after several answers.
+func (a *absence) discover(ctx context.Context, pause time.Duration) (client.Found, error) {
+	if a.vanished.IsZero() {
+		return a.cfg.Client.Discover(ctx, a.cfg.Target.GVR)
+	}
+	return a.cfg.Absences.Discover(ctx, a.cfg.Target.GVR, pause)
+}
 
 // missed is called for each answer of discovery without the resource, and returns the problem. The
 // objects are gone only if the resource is served in no other version and its definition does not
 // exist.
 func (a *absence) missed(ctx context.Context) error {
+	if time.Since(a.vanished) < confirmedFor {
+		return client.ErrAbsent
+	}
 	if a.confirmed++; a.confirmed < confirmations && !a.cfg.State.Empty() {
 		return client.ErrAbsent
 	}
@@ -41,10 +59,13 @@ func (a *absence) missed(ctx context.Context) error {
 	switch {
 	case err == nil:
 		a.cfg.Sink.Vanish(ctx)
+		a.vanished = time.Now()
 		return client.ErrAbsent
 	case !errors.As(err, &unserved):
 		return err
-	case unserved.Other == "" || a.cfg.State.Empty() || time.Since(a.compared) < 2*a.cfg.ProbeInterval:
+	}
+	a.vanished = time.Time{}
+	if unserved.Other == "" || a.cfg.State.Empty() || time.Since(a.compared) < 2*a.cfg.ProbeInterval {
 		return unserved
 	}
 	if err := a.compare(ctx, unserved.Resource.GroupResource().WithVersion(unserved.Other)); err != nil {

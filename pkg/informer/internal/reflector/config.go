@@ -21,6 +21,7 @@ type Config struct {
 	Client   *client.Client
 	Identity *client.IdentityCache
 	Probes   *Probes
+	Absences *client.Absences
 	Target   *Target
 	State    *persist.State
 	Health   *Health

@@ -64,7 +64,7 @@ func (r *Reflector) Run(ctx context.Context) {
 func (r *Reflector) resolve(ctx context.Context) bool {
 	pause, absent := backoff.Series{Policy: r.cfg.Backoff}, absence{cfg: r.cfg, inquiry: r.inquiry}
 	for ctx.Err() == nil {
-		found, err := r.cfg.Client.Discover(ctx, r.cfg.Target.GVR)
+		found, err := absent.discover(ctx, min(r.cfg.Backoff.Max, absentPoll))
 		if err == nil && !found.Namespaced {
 			err = r.cfg.Target.misplaced()
 		}

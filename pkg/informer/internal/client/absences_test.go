@@ -1,0 +1,63 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/deltarouter/deltarouter/test/must"
+)
+
+// TestAbsences: 24 sources of resources that do not exist share two requests: the list of groups,
+// and the resources of the only group that exists.
+func TestAbsences(t *testing.T) {
+	var mu sync.Mutex
+	requests := make(map[string]int)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		requests[r.URL.Path]++
+		switch r.URL.Path {
+		case "/apis":
+			fmt.Fprint(w, `{"kind":"APIGroupList","groups":[{"name":"there.io","versions":[{"groupVersion":"there.io/v1","version":"v1"}]}]}`)
+		case "/apis/there.io/v1":
+			fmt.Fprint(w, `{"kind":"APIResourceList","resources":[{"name":"things","namespaced":true,"kind":"Thing"}]}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer server.Close()
+	c, err := For(&rest.Config{Host: server.URL})
+	must.Succeed(t, err)
+	defer c.Close()
+	absences := NewAbsences(c)
+	discover := func(resource, group string, maxAge time.Duration) (Found, error) {
+		return absences.Discover(t.Context(), schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, maxAge)
+	}
+	var sources sync.WaitGroup
+	for i := range 24 {
+		sources.Go(func() {
+			group := []string{"there.io", "absent.io", fmt.Sprint("absent-", i, ".io")}[i%3]
+			if _, err := discover(fmt.Sprint("others-", i), group, time.Hour); !errors.Is(err, ErrAbsent) {
+				t.Errorf("%s: %v", group, err)
+			}
+		})
+	}
+	sources.Wait()
+	if len(requests) != 2 || requests["/apis"] != 1 || requests["/apis/there.io/v1"] != 1 {
+		t.Errorf("requested %v", requests)
+	}
+	if found, err := discover("things", "there.io", time.Hour); err != nil || found.Kind != "Thing" {
+		t.Errorf("%v, %v", found, err)
+	}
+	if _, err := discover("things", "absent.io", 0); !errors.Is(err, ErrAbsent) || requests["/apis"] != 2 {
+		t.Errorf("%v; requested %v: an answer was too old", err, requests)
+	}
+}
