@@ -115,6 +115,7 @@ func (f *Findings) connect(ctx context.Context, path string, client *informer.Cl
 	defer cancel()
 	valid := len(f.Problems) == 0
 	pod, _ := podevents.PodFromEnv()
+	f.Problems = append(f.Problems, unwatchable(ctx, client, p.Config)...)
 	f.Problems = append(f.Problems, definitions(ctx, path, client, &p.Config.CustomResources)...)
 	access := Access(ctx, client, undecided(rbac.Of(p.Config, components, pod.Namespace), p.Config), path)
 	f.Roles = access.Roles

@@ -26,3 +26,18 @@ func emptySelectors(ctx context.Context, client *informer.Client, cfg *config.Co
 	}
 	return warnings
 }
+
+// unwatchable reports the sources that the API server cannot watch, whatever the rights.
+func unwatchable(ctx context.Context, client *informer.Client, cfg *config.Config) (problems config.Problems) {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Sources)) {
+		s := cfg.Sources[name]
+		specs, err := informer.SpecsOf(s)
+		if err != nil {
+			continue // a mistake that is reported anyway
+		}
+		if key, why := client.CannotWatch(ctx, &specs[0]); key != "" {
+			problems = append(problems, s.At(key).Problemf("%s", why))
+		}
+	}
+	return problems
+}

@@ -2,6 +2,8 @@ package informer
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/deltarouter/deltarouter/pkg/authz"
+	"github.com/deltarouter/deltarouter/pkg/informer/internal/client"
 )
 
 // Rights returns the rights that the watch needs. Without the needed rights it does not work;
@@ -70,6 +73,32 @@ func IdentityRight() authz.Right {
 // OpenAPIRight returns the right that [Client.OpenAPI] needs for a group and version.
 func OpenAPIRight(group, version string) authz.Right {
 	return authz.Right{Verb: "get", Path: "/" + openAPIPath(group, version)}
+}
+
+// CannotWatch asks the API server whether it has watches of the resource of a Spec, and the
+// fieldSelector. It returns the key of a source that is wrong, and why; empty: none is, or the API
+// server gives no answer.
+func (c *Client) CannotWatch(ctx context.Context, spec *Spec) (key, why string) {
+	found, err := c.api.Discover(ctx, spec.Resource)
+	if err != nil {
+		return "", ""
+	}
+	if len(found.Verbs) > 0 && (!slices.Contains(found.Verbs, "list") || !slices.Contains(found.Verbs, "watch")) {
+		return "resource", fmt.Sprintf("the API server cannot list and watch %s, its verbs are only %s: write another resource",
+			client.ResourceName(spec.Resource), strings.Join(found.Verbs, ", "))
+	}
+	if spec.FieldSelector == "" {
+		return "", ""
+	}
+	namespace := spec.Namespace
+	if !found.Namespaced {
+		namespace = ""
+	}
+	if err := c.api.AcceptsFields(ctx, spec.Resource, namespace, spec.FieldSelector); err != nil {
+		return "fieldSelector", fmt.Sprintf("the API server does not have this selector for %s: %v; compare the field in the filter of a route instead",
+			client.ResourceName(spec.Resource), err)
+	}
+	return "", ""
 }
 
 // Allowed asks the API server whether the client has a right. An error means that the API server

@@ -19,6 +19,7 @@ import (
 type Found struct {
 	Kind       string
 	Namespaced bool
+	Verbs      []string // empty: unknown
 }
 
 // ErrAbsent says that the API server does not have a resource. Other errors of Discover do not
@@ -53,7 +54,7 @@ func discover(ctx context.Context, gvr schema.GroupVersionResource, get getter) 
 	}
 	for _, r := range list.APIResources {
 		if r.Name == gvr.Resource {
-			return Found{Kind: r.Kind, Namespaced: r.Namespaced}, nil
+			return Found{Kind: r.Kind, Namespaced: r.Namespaced, Verbs: r.Verbs}, nil
 		}
 	}
 	return Found{}, ErrAbsent
@@ -87,6 +88,21 @@ func (c *Client) AnyNamespace(ctx context.Context, selector string) (bool, error
 	var list metav1.PartialObjectMetadataList
 	err := c.getJSON(ctx, "api/v1/namespaces", url.Values{"labelSelector": {selector}, "limit": {"1"}}, &list)
 	return len(list.Items) > 0, err
+}
+
+// noObject is a name that no object has.
+const noObject = "deltarouter.no-object"
+
+// AcceptsFields asks the API server whether it has a field selector for a resource. The request
+// selects no object, so that it costs no search. The error is the API server's message; nil: it has
+// the selector, or gives no answer.
+func (c *Client) AcceptsFields(ctx context.Context, gvr schema.GroupVersionResource, namespace, selector string) error {
+	var list metav1.PartialObjectMetadataList
+	err := c.getJSON(ctx, ResourcePath(gvr, namespace), url.Values{"fieldSelector": {selector + ",metadata.name=" + noObject}, "limit": {"1"}}, &list)
+	if apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) {
+		return err
+	}
+	return nil
 }
 
 // GetJSON decodes the answer for a path.
