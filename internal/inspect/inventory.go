@@ -34,8 +34,10 @@ type Inventory struct {
 	breaking map[string]breaking // the handlers with a circuit breaker
 	kept     map[string]kept.Set // by source, of those that keep some fields only
 	// seen has, by route, the sources whose objects the route may show in its results.
-	seen   map[string][]string
-	remote map[string]remote // by instance of a handler on workers
+	seen map[string][]string
+	// lookups has, by route, the sources that it looks objects up in.
+	lookups map[string][]string
+	remote  map[string]remote // by instance of a handler on workers
 	// environment returns a new environment for the expressions of API queries.
 	environment func() expr.EnvConfig
 	// env compiles the expressions of API queries. It is made at its first use.
@@ -124,9 +126,11 @@ func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores m
 	types, owners := p.Types, p.Owners
 	inv.scoped = make(map[string]scoped)
 	inv.remote = make(map[string]remote)
+	inv.lookups = make(map[string][]string)
 	for i := range p.Routes {
 		route := &p.Routes[i]
 		inv.addRemote(route)
+		inv.lookups[route.Name] = route.Lookups()
 		if route.Fragment == nil {
 			continue
 		}
@@ -182,6 +186,9 @@ func (inv *Inventory) HandlerChecks() (checks []api.Check) {
 	}
 	return checks
 }
+
+// Lookups returns the sources that a route looks objects up in.
+func (inv *Inventory) Lookups(route string) []string { return inv.lookups[route] }
 
 // Handlers returns the open handlers in the order of their names.
 func (inv *Inventory) Handlers() []api.HandlerStatus { return inv.handlers }

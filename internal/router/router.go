@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -300,6 +301,9 @@ func (r *router) checks() []api.Check {
 		if s.Paused != "" {
 			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: "paused: " + s.Paused})
 		}
+		if waits := waitsFor(r, &s); waits != nil {
+			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: "it waits for all objects of the sources that it looks up: " + strings.Join(waits, ", ")})
+		}
 		if s.HeldBy != "" {
 			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: fmt.Sprintf("it waits for room in the queue of route %q", s.HeldBy)})
 		}
@@ -310,6 +314,19 @@ func (r *router) checks() []api.Check {
 		checks = append(checks, api.Check{Name: "sinks/" + s.Name, Message: fmt.Sprintf("unavailable since %s: %s", s.Since.UTC().Format(time.RFC3339), s.Reason)})
 	}
 	return checks
+}
+
+// waitsFor returns the sources that a route waits for; nil: none.
+func waitsFor(r *router, route *pipeline.Status) (sources []string) {
+	if !route.Waiting {
+		return nil
+	}
+	for _, source := range r.objects.Load().Lookups(route.Name) {
+		if !r.synced(source) {
+			sources = append(sources, source)
+		}
+	}
+	return sources
 }
 
 // synced reports whether the cache has all objects of the source.
@@ -326,7 +343,7 @@ func (r *router) status(ctx context.Context) api.Status {
 	}
 	remote := r.Work.Show(ctx)
 	for _, route := range r.Pipeline.Status() {
-		shown := api.RouteStatus{Name: route.Name, Pending: route.Pending, Bytes: route.Bytes, OnDisk: route.OnDisk, Waiting: route.Waiting, Paused: route.Paused, HeldBy: route.HeldBy}
+		shown := api.RouteStatus{Name: route.Name, Pending: route.Pending, Bytes: route.Bytes, OnDisk: route.OnDisk, Waiting: route.Waiting, WaitsFor: waitsFor(r, &route), Paused: route.Paused, HeldBy: route.HeldBy}
 		if !route.Oldest.IsZero() {
 			shown.Oldest = &route.Oldest
 		}

@@ -152,8 +152,9 @@ type RouteStatus struct {
 	OnDisk  int        `json:"onDisk,omitempty"` // pending deltas that are not in memory
 	Oldest  *time.Time `json:"oldest,omitempty"` // time of the oldest pending delta
 	// it waits for sources that it looks objects up in
-	Waiting bool   `json:"waiting,omitempty"`
-	Paused  string `json:"paused,omitempty"` // reason for the pause
+	Waiting  bool     `json:"waiting,omitempty"`
+	WaitsFor []string `json:"waitsFor,omitempty"` // the sources among them that have not synced
+	Paused   string   `json:"paused,omitempty"`   // reason for the pause
 	// a full downstream route that holds this one back
 	HeldBy      string `json:"heldBy,omitempty"`
 	DeadLetters int    `json:"deadLetters"`
