@@ -29,6 +29,8 @@ type Conn struct {
 
 	// Complaints are the troubles of the connection, and of all that depends on it.
 	Complaints *complaints.Log
+	// Refused counts what was refused.
+	Refused Refusals
 
 	replicas int
 	settings natsconn.Settings
@@ -50,15 +52,20 @@ const (
 	maxText = 1 << 10
 )
 
-// Connect connects to the servers. client is the name that servers show. If no server can be
+// Connect connects a member to the servers. client is the name that servers show. If no server can be
 // reached within a few seconds, it returns a connection that goes on trying, see [Conn.Ready]. The
 // error is about unusable credentials or certificates, or ctx.
 func Connect(ctx context.Context, cfg *config.Fleet, client string, log *slog.Logger) (*Conn, error) {
-	return connect(ctx, cfg, client, log)
+	return connect(ctx, cfg, Member, client, log)
+}
+
+// ConnectWorker is [Connect] of a worker, whose answers come to other subjects than those of members.
+func ConnectWorker(ctx context.Context, cfg *config.Fleet, client string, log *slog.Logger) (*Conn, error) {
+	return connect(ctx, cfg, Worker, client, log)
 }
 
 // connect connects with further options.
-func connect(ctx context.Context, cfg *config.Fleet, client string, log *slog.Logger, more ...nats.Option) (*Conn, error) {
+func connect(ctx context.Context, cfg *config.Fleet, role Role, client string, log *slog.Logger, more ...nats.Option) (*Conn, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -68,7 +75,7 @@ func connect(ctx context.Context, cfg *config.Fleet, client string, log *slog.Lo
 		return nil, fmt.Errorf("fleet.nats.%w", err)
 	}
 	options = append(options,
-		nats.Name(client), nats.CustomInboxPrefix(c.Names.Inbox()), nats.SkipHostLookup(), nats.IgnoreAuthErrorAbort(),
+		nats.Name(client), nats.CustomInboxPrefix(c.Names.Inbox(role)), nats.SkipHostLookup(), nats.IgnoreAuthErrorAbort(),
 		nats.Timeout(connectTimeout), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
 		nats.ReconnectWait(reconnectWait), nats.ReconnectJitter(reconnectWait, reconnectWait),
 		nats.ReconnectBufSize(-1), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),

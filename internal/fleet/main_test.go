@@ -71,3 +71,12 @@ func probe(t *testing.T, nats string) fleet.Report {
 	must.Succeed(t, err)
 	return found
 }
+
+// connectWorker is connect for a worker.
+func connectWorker(t *testing.T, nats string) *fleet.Conn {
+	t.Helper()
+	c, err := fleet.ConnectWorker(t.Context(), section(t, nats), "test", slog.New(slog.DiscardHandler))
+	must.Succeed(t, err)
+	t.Cleanup(func() { must.Report(t, c.Close()) })
+	return c
+}

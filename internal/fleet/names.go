@@ -111,11 +111,19 @@ func (n Names) DeadLetter(route string) string { return n.subject("d", Token(rou
 // Lookup is the subject of the look-ups, which the leader answers.
 func (n Names) Lookup() string { return n.subject("q", "lookup") }
 
-// Query is the subject of another request to the leader or to members. token has no dots.
-func (n Names) Query(token string) string { return n.subject("q", token) }
+// SnapshotRequest is the subject of the requests of standbys for a snapshot.
+func (n Names) SnapshotRequest() string { return n.subject("q", "snapshot") }
 
-// Inbox is the prefix of the subjects of answers.
-func (n Names) Inbox() string { return "_INBOX.dr-" + n.fleet }
+// Inbox is the prefix of the subjects of answers to a process. Those of members are apart from
+// those of workers, which may neither read nor forge them.
+func (n Names) Inbox(role Role) string { return "_INBOX.dr-" + n.fleet + "." + string(role) }
+
+// IsInbox reports whether the leader may send the answer to a worker to a subject. JetStream and
+// clients accept any subject for answers, and the leader may publish where a worker may not.
+// Workers of a former version have inboxes without the role.
+func IsInbox(n Names, reply string) bool {
+	return strings.HasPrefix(reply, n.Inbox("")) && !strings.HasPrefix(reply, n.Inbox(Member)+".") && !strings.ContainsAny(reply, "*> \t\r\n")
+}
 
 // Consumer is the name of the consumer of a partition in one epoch.
 func (n Names) Consumer(route string, generation uint64, partition int, epoch uint64) string {

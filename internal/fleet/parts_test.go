@@ -31,7 +31,7 @@ import (
 func TestPartsOfFleet(t *testing.T) {
 	names := fleet.NamesOf("test")
 	s := restricted(t, fleet.Permissions(names, fleet.Member), fleet.Permissions(names, fleet.Worker))
-	leader, standby, worker := connect(t, as(s, "u0")), connect(t, as(s, "u0")), connect(t, as(s, "u1"))
+	leader, standby, worker := connect(t, as(s, "u0")), connect(t, as(s, "u0")), connectWorker(t, as(s, "u1"))
 	must.Succeed(t, leader.Ensure(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	var wait sync.WaitGroup

@@ -67,8 +67,7 @@ func (n Names) permissions(role Role) []permission {
 		g.publish("$KV." + bucket + ".>")
 		g.pushed("KV_" + bucket)
 	}
-	g.publish(n.Query(">"))
-	g.all = append(g.all, permission{n.Inbox() + ".>", true})
+	g.all = append(g.all, permission{n.Inbox(role) + ".>", true})
 	slices.SortFunc(g.all, func(a, b permission) int { return strings.Compare(a.subject, b.subject) })
 	return slices.Compact(g.all)
 }
@@ -85,15 +84,16 @@ func (n Names) member(g *grants) {
 	g.api(snapshots, read, consume, purge)
 	g.publish("$O."+n.Snapshots()+".C.>", "$O."+n.Snapshots()+".M.>")
 	g.pushed(snapshots)
+	g.publish(n.SnapshotRequest())
 	// the answers to look-ups
-	g.publish(n.Inbox() + ".>")
-	g.all = append(g.all, permission{n.Query(">"), true})
+	g.publish(n.Inbox(Worker) + ".>")
+	g.all = append(g.all, permission{n.Lookup(), true}, permission{n.SnapshotRequest(), true})
 }
 
 func (n Names) worker(g *grants) {
 	g.api(n.Work(), look, read, consume, list)
 	g.publish("$JS.ACK." + n.Work() + ".>")
-	g.publish(n.subject("d", ">"))
+	g.publish(n.subject("d", ">"), n.Lookup())
 	g.api("KV_"+n.Values(), look, read, consume)
 	g.publish("$KV." + n.Values() + ".>")
 	g.pushed("KV_" + n.Values())

@@ -46,7 +46,7 @@ func as(s *server.Server, user string) string {
 func TestPermissionsSuffice(t *testing.T) {
 	names := fleet.NamesOf("test")
 	s := restricted(t, fleet.Permissions(names, fleet.Member), fleet.Permissions(names, fleet.Worker))
-	member, worker := connect(t, as(s, "u0")), connect(t, as(s, "u1"))
+	member, worker := connect(t, as(s, "u0")), connectWorker(t, as(s, "u1"))
 	must.Succeed(t, member.Ensure(t.Context()))
 	for user, role := range map[string]fleet.Role{"u0": fleet.Member, "u1": fleet.Worker} {
 		found, err := fleet.Probe(t.Context(), section(t, as(s, user)), role)

@@ -42,7 +42,7 @@ func Probe(ctx context.Context, cfg *config.Fleet, roles ...Role) (found Report,
 	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, fmt.Errorf("no answer within %s", probeTimeout))
 	defer cancel()
 	d := &dialer{ctx: ctx}
-	c, err := connect(ctx, cfg, "deltarouter check", slog.New(slog.DiscardHandler), nats.RetryOnFailedConnect(false), nats.NoReconnect(), nats.SetCustomDialer(d))
+	c, err := connect(ctx, cfg, roles[0], "deltarouter check", slog.New(slog.DiscardHandler), nats.RetryOnFailedConnect(false), nats.NoReconnect(), nats.SetCustomDialer(d))
 	if errors.Is(err, nats.ErrNoServers) && d.err != nil {
 		err = d.err // it has the reason
 	}
@@ -178,9 +178,9 @@ func (c *Conn) missing(ctx context.Context, needed []permission) (all []string, 
 	token := "probe-" + nats.NewInbox()[len(nats.InboxPrefix):]
 	for _, p := range needed {
 		subject := strings.NewReplacer("*", token, ">", token).Replace(p.subject)
-		verb := "publish"
+		verb, violation := "publish", "publish to "
 		if p.subscribe {
-			verb, subject = "subscribe", p.subject
+			verb, violation, subject = "subscribe", "subscription to ", p.subject
 			sub, err := c.NATS.SubscribeSync(subject)
 			if err != nil {
 				return nil, err
@@ -192,7 +192,7 @@ func (c *Conn) missing(ctx context.Context, needed []permission) (all []string, 
 		if err := c.NATS.FlushWithContext(ctx); err != nil {
 			return nil, fmt.Errorf("NATS does not answer: %w", err)
 		}
-		if refused := c.NATS.LastError(); errors.Is(refused, nats.ErrPermissionViolation) && strings.Contains(refused.Error(), strconv.Quote(subject)) {
+		if refused := c.NATS.LastError(); errors.Is(refused, nats.ErrPermissionViolation) && strings.Contains(strings.ToLower(refused.Error()), violation+strconv.Quote(strings.ToLower(subject))) {
 			all = append(all, verb+" "+p.subject)
 		}
 	}

@@ -27,6 +27,7 @@ func Table() []Metric {
 	m.SetReplication(Replication{})
 	m.SetState(State{Limit: 1, Room: func() (int64, bool) { return 0, true }})
 	m.SetLeads(false)
+	m.SetRefused(nil, nil)
 	slices.SortFunc(m.table, func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
 	return m.table
 }
@@ -103,6 +104,17 @@ func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVe
 	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
 	m.registry.MustRegister(v)
 	return v
+}
+
+// SetRefused registers the counter of what a process of a fleet has refused, with the values of its
+// label and the function that counts each. It is called at most once.
+func (m *Metrics) SetRefused(kinds []string, count func(kind string) uint64) {
+	const name, help = "fleet_refused_total", "What this process has refused in NATS because no process of the fleet has made it, by kind."
+	m.describe(name, "counter", help, []string{"kind"})
+	for _, kind := range kinds {
+		opts := prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help, ConstLabels: prometheus.Labels{"kind": kind}}
+		m.registry.MustRegister(prometheus.NewCounterFunc(opts, func() float64 { return float64(count(kind)) }))
+	}
 }
 
 // computed registers a gauge without labels whose value is computed at each scrape.

@@ -12,6 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
+	"github.com/deltarouter/deltarouter/internal/fleet"
 	"github.com/deltarouter/deltarouter/internal/fleet/election"
 	"github.com/deltarouter/deltarouter/internal/fleet/replica"
 	"github.com/deltarouter/deltarouter/internal/fleet/roster"
@@ -88,7 +89,7 @@ func (s *standby) open(ctx context.Context) (err error) {
 	}
 	s.follower = replica.NewFollower(replica.FollowerConfig{Conn: s.conn, DB: s.db, Path: path, Figures: s.figures, Log: s.log})
 	s.metrics.SetBuildInfo(s.opts.Version)
-	announceMember(s.metrics, s.figures, false)
+	announceMember(s.metrics, s.member, false)
 	s.roster.Show(s.entry)
 	return s.serve(ctx)
 }
@@ -233,7 +234,7 @@ func (s *standby) checks() []api.Check {
 	if err := s.elector.Err(); err != nil {
 		lease.OK, lease.Message = false, err.Error()
 	}
-	return []api.Check{c, lease, s.file.check()}
+	return append([]api.Check{c, lease, s.file.check()}, refusedCheck(s.conn)...)
 }
 
 // statusTimeout bounds the time for which a status waits for NATS.
@@ -300,8 +301,10 @@ func (s *standby) refusal() error {
 }
 
 // announceMember adds the metrics of a member of a fleet.
-func announceMember(m *metrics.Metrics, f *replica.Figures, leads bool) {
+func announceMember(m *metrics.Metrics, of *member, leads bool) {
+	f := of.figures
 	m.SetLeads(leads)
+	m.SetRefused(fleet.RefusedKinds(), of.conn.Refused.Count)
 	m.SetReplication(metrics.Replication{
 		Published: f.Published.Load, Snapshots: f.Snapshots.Load, Installed: f.Installed.Load, Late: f.Late.Load,
 		Behind: func() (uint64, time.Duration, bool) {

@@ -79,6 +79,14 @@ func (t *term) tend(ctx context.Context, m *metrics.Metrics) {
 	})
 }
 
+// refusedCheck returns the check of what was refused lately, if anything was.
+func refusedCheck(conn *fleet.Conn) []api.Check {
+	if text := conn.Refused.Recent(time.Now()); text != "" {
+		return []api.Check{{Name: "fleet/refused", Message: text}}
+	}
+	return nil
+}
+
 // checks returns the checks of the leader for /readyz and the status.
 func (t *term) checks() []api.Check {
 	if t == nil {
@@ -97,7 +105,7 @@ func (t *term) checks() []api.Check {
 	} else if found := t.tended.found.Load(); found != nil && len(found.Problems) > 0 {
 		servers.OK, servers.Message = false, strings.Join(found.Texts(), "; ")
 	}
-	checks = append(checks, servers)
+	checks = append(append(checks, servers), refusedCheck(t.member.conn)...)
 	for _, s := range t.outbox.Stranded() {
 		checks = append(checks, api.Check{Name: "routes/" + s.Route, Message: fmt.Sprintf(
 			"%d deltas wait for workers, which the configuration does not give the route any more: give it workers again until none waits, "+

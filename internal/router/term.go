@@ -243,7 +243,7 @@ func (t *term) shown() *api.FleetStatus {
 // announce adds the metrics of the fleet.
 func (t *term) announce(m *metrics.Metrics) {
 	if t != nil {
-		announceMember(m, t.member.figures, true)
+		announceMember(m, t.member, true)
 	}
 }
 

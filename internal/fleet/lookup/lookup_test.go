@@ -31,8 +31,13 @@ const patience = time.Minute
 
 func connect(t *testing.T, c *natstest.Cluster) *fleet.Conn {
 	t.Helper()
+	return connectBy(t, c, fleet.Connect)
+}
+
+func connectBy(t *testing.T, c *natstest.Cluster, connect func(context.Context, *config.Fleet, string, *slog.Logger) (*fleet.Conn, error)) *fleet.Conn {
+	t.Helper()
 	cfg := &config.Fleet{Name: "f", NATS: config.NATS{Servers: c.URLs()}, Replicas: 1}
-	conn, err := fleet.Connect(t.Context(), cfg, t.Name(), slog.New(slog.DiscardHandler))
+	conn, err := connect(t.Context(), cfg, t.Name(), slog.New(slog.DiscardHandler))
 	must.Succeed(t, err)
 	t.Cleanup(func() { must.Report(t, conn.Close()) })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -102,7 +107,7 @@ func TestLookup(t *testing.T) {
 	// Guarantee: workers-lookup
 	c := natstest.Start(t, natstest.Config{})
 	l := &leader{}
-	remote := lookup.Remote(connect(t, c), "h")
+	remote := lookup.Remote(connectBy(t, c, fleet.ConnectWorker), "h")
 	if _, _, err := ask(t, remote, plugins.LookupQuery{Source: "pods"}); plugins.ClassOf(err) != plugins.Postponed || plugins.RetryAfter(err) == 0 || !strings.Contains(err.Error(), "no leader") {
 		t.Errorf("without a leader: %v", err)
 	}
@@ -159,7 +164,7 @@ func TestTwoLeaders(t *testing.T) {
 	first, second := connect(t, c), connect(t, c)
 	serve(t, first, one)
 	serve(t, second, two)
-	remote := lookup.Remote(connect(t, c), "h")
+	remote := lookup.Remote(connectBy(t, c, fleet.ConnectWorker), "h")
 	for done := 0; done < 20; {
 		found, _, err := ask(t, remote, plugins.LookupQuery{Source: "pods"})
 		if err != nil && strings.Contains(err.Error(), "no leader") {
@@ -177,7 +182,7 @@ func TestTwoLeaders(t *testing.T) {
 // caller.
 func TestStalled(t *testing.T) {
 	c := natstest.Start(t, natstest.Config{})
-	remote := lookup.Remote(connect(t, c), "h")
+	remote := lookup.Remote(connectBy(t, c, fleet.ConnectWorker), "h")
 	silent, _ := c.Connect(t)
 	_, err := silent.SubscribeSync("dr.f.q.lookup")
 	must.Succeed(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/deltarouter/deltarouter/internal/fleet"
+	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
 const (
@@ -63,6 +64,10 @@ func (s *server) run(ctx context.Context, requests <-chan *nats.Msg) {
 
 func (s *server) answer(ctx context.Context, m *nats.Msg) {
 	if m.Reply == "" {
+		return
+	}
+	if !fleet.IsInbox(s.conn.Names, m.Reply) {
+		s.conn.Refuse(fleet.RefusedReply, fmt.Errorf("the answer to a look-up was to go to %q, which is no inbox of a worker", printable.Clean(m.Reply, maxText)))
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)

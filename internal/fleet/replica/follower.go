@@ -177,7 +177,7 @@ func (f *Follower) recover(ctx context.Context) (uint64, error) {
 // askForSnapshot asks the leader for a snapshot.
 func (f *Follower) askForSnapshot() {
 	if text, err := json.Marshal(request{At: f.gap.at, Next: f.gap.next, Tried: f.tried}); err == nil {
-		_ = f.cfg.Conn.NATS.Publish(f.cfg.Conn.Names.Query(requestToken), text) // it is repeated
+		_ = f.cfg.Conn.NATS.Publish(f.cfg.Conn.Names.SnapshotRequest(), text) // it is repeated
 	}
 }
 

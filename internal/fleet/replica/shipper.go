@@ -170,7 +170,7 @@ func (s *Shipper) Run(ctx context.Context, db *checkpoint.DB, publisher Publishe
 	s.cfg.Figures.follow(s.Lag)
 	s.begin(db.Position(), parseNote(before.Note))
 	ctx, cancel := context.WithCancel(ctx)
-	requests, err := s.cfg.Conn.NATS.Subscribe(s.cfg.Conn.Names.Query(requestToken), func(m *nats.Msg) { s.ask(m.Data) })
+	requests, err := s.cfg.Conn.NATS.Subscribe(s.cfg.Conn.Names.SnapshotRequest(), func(m *nats.Msg) { s.ask(m.Data) })
 	if err != nil {
 		s.cfg.Log.Warn("fleet: standbys cannot ask for snapshots", "err", err)
 	} else {

@@ -32,7 +32,6 @@ const (
 	frameToken    = "log"
 	beatToken     = "beat"
 	snapshotToken = "snapshot"
-	requestToken  = "snapshot" // of the request for a snapshot
 )
 
 // snapshot is the result of making a snapshot.

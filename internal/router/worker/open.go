@@ -139,10 +139,11 @@ func (w *worker) close(ctx context.Context) error {
 
 // connect connects to NATS, and waits for it: a worker can do nothing without it.
 func (w *worker) connect(ctx context.Context) (err error) {
-	if w.conn, err = fleet.Connect(ctx, w.plan.Config.Fleet, "deltarouter worker "+w.id, w.log); err != nil {
+	if w.conn, err = fleet.ConnectWorker(ctx, w.plan.Config.Fleet, "deltarouter worker "+w.id, w.log); err != nil {
 		return err
 	}
 	w.onClose(func(context.Context) error { return w.conn.Close() })
+	w.env.Metrics.SetRefused(fleet.RefusedKinds(), w.conn.Refused.Count)
 	if err := w.conn.Ready(ctx); err != nil {
 		return err
 	}

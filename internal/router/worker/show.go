@@ -41,6 +41,9 @@ func (w *worker) checks() (checks []api.Check) {
 		connection.OK, connection.Message = false, err.Error()
 	}
 	checks = append(checks, connection)
+	if text := w.conn.Refused.Recent(time.Now()); text != "" {
+		checks = append(checks, api.Check{Name: "fleet/refused", Message: text})
+	}
 	for token := range w.owner.Foreign() {
 		checks = append(checks, api.Check{
 			Name:    "routes/" + w.routes[token].Name,
