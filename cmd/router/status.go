@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -60,7 +61,7 @@ func printStatus(r *cli.Remote, s *api.Status) error {
 	fmt.Fprintln(w, "ROUTE\tPENDING\tIN MEMORY\tON DISK\tDEAD LETTERS")
 	for i := range s.Routes {
 		route := &s.Routes[i]
-		cli.Printf(w, "%s\t%d\t%s\t%d\t%d\n", route.Name, route.Pending, plugincmd.Size(float64(route.Bytes)), route.OnDisk, route.DeadLetters)
+		cli.Printf(w, "%s\t%d\t%s\t%d\t%s\n", route.Name, route.Pending, plugincmd.Size(float64(route.Bytes)), route.OnDisk, letters(route))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -98,6 +99,14 @@ func printStatus(r *cli.Remote, s *api.Status) error {
 		fmt.Fprintln(r.Out, "not ready")
 	}
 	return nil
+}
+
+// letters returns the number of the dead letters of a route, and of those that are lost.
+func letters(route *api.RouteStatus) string {
+	if route.EvictedLetters == 0 {
+		return strconv.Itoa(route.DeadLetters)
+	}
+	return fmt.Sprintf("%d (%d evicted)", route.DeadLetters, route.EvictedLetters)
 }
 
 // printNamespaces prints the sources that select namespaces.

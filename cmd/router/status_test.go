@@ -14,7 +14,7 @@ import (
 func TestStatus(t *testing.T) {
 	status := api.Status{
 		Checks: []api.Check{{Name: "sources/pods", OK: true, Holds: true}, {Name: "sinks/hook", Message: "answered 503"}},
-		Routes: []api.RouteStatus{{Name: "r", Pending: 3, Bytes: 3 << 20, DeadLetters: 1}},
+		Routes: []api.RouteStatus{{Name: "r", Pending: 3, Bytes: 3 << 20, DeadLetters: 1, EvictedLetters: 4}},
 
 		Handlers: []api.HandlerStatus{{Name: "h", Kind: "wasm", SHA256: "0abc"}},
 	}
@@ -30,7 +30,7 @@ func TestStatus(t *testing.T) {
 		{args: []string{"pods"}, code: 2, stderr: `unexpected argument "pods"`},
 		{args: nil, code: 2, stderr: "config.yaml: "},
 		{args: []string{"-api", addr + "x"}, code: 1, stderr: "is it running"},
-		{args: []string{"-api", addr}, stdout: "ROUTE  PENDING  IN MEMORY  ON DISK  DEAD LETTERS\nr      3        3.0 MiB    0        1\n\nHANDLER  KIND  SHA256\nh        wasm  0abc\n\nsinks/hook: answered 503\nready\n"},
+		{args: []string{"-api", addr}, stdout: "ROUTE  PENDING  IN MEMORY  ON DISK  DEAD LETTERS\nr      3        3.0 MiB    0        1 (4 evicted)\n\nHANDLER  KIND  SHA256\nh        wasm  0abc\n\nsinks/hook: answered 503\nready\n"},
 		{args: []string{"-api", addr}, holds: true, code: 1, stdout: "sources/pods: listing\nsinks/hook: answered 503\nnot ready\n"},
 		{args: []string{"-api", addr, "-o", "json"}, holds: true, code: 1, stdout: `"message": "listing"`},
 	} {

@@ -94,7 +94,7 @@ var alertCases = map[string]alertCase{
 		labels:  map[string]string{"route": "alerts", "reason": "age"},
 		summary: "Route alerts lost deltas.",
 		description: "Route alerts lost about 60 deltas or dead letters in the last hour, " +
-			"because its queue was full or because of the limits of state.deadLetters.",
+			"because its queue was full or because of the limits of dead letters.",
 		quiet: series{
 			`deltarouter_dead_letters_evicted_total{route="alerts", reason="age"}`: "5+0x60",
 			`deltarouter_route_errors_total{route="alerts", kind="overflow"}`:      "5+0x60",

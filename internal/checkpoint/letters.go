@@ -35,12 +35,14 @@ type Letter struct {
 const (
 	LostAge   = "age"   // older than MaxAge
 	LostCount = "count" // replaced by newer ones of the route
+	LostShare = "share" // beyond the share of their owner, see LettersShare
 )
 
 // LettersConfig limits the dead letters.
 type LettersConfig struct {
 	Max    int           // of each route: new ones replace the oldest; 0: no limit
 	MaxAge time.Duration // 0: no limit
+	Share  LettersShare
 	// Lost is called with the number of dead letters that are lost, Count with the new number of
 	// dead letters of a route; both may be nil. They must not call back.
 	Lost  func(route, reason string, n int)
@@ -63,8 +65,9 @@ type Letters struct {
 
 // mark is the part of a dead letter that is kept in memory.
 type mark struct {
-	id   uint64
-	time time.Time
+	id    uint64
+	time  time.Time
+	bytes int64 // in the file
 }
 
 // letterBatch has dead letters that are written together.
@@ -87,10 +90,11 @@ func (db *DB) Letters(cfg LettersConfig) (*Letters, error) {
 				return err
 			}
 		}
-		return tx.each(tx.shelf(lettersBucket, entriesBucket), func(key, payload []byte) error {
+		s := tx.shelf(lettersBucket, entriesBucket)
+		return tx.each(s, func(key, payload []byte) error {
 			letter, err := parseLetter(key, payload)
 			l.last = max(l.last, letter.ID)
-			l.routes[letter.Route] = append(l.routes[letter.Route], mark{letter.ID, letter.Time})
+			l.routes[letter.Route] = append(l.routes[letter.Route], newMark(&letter, s.Get(key)))
 			return err
 		})
 	})
@@ -141,17 +145,22 @@ func (l *Letters) write(letters []Letter, source LettersSource, now time.Time) e
 	l.mu.Lock()
 	last, before := l.last, l.source
 	l.mu.Unlock()
-	coming := make(map[string][]mark)
 	for i := range letters {
 		last++
 		letters[i].ID = last
-		coming[letters[i].Route] = append(coming[letters[i].Route], mark{last, letters[i].Time})
 	}
-	lost := l.overdue(coming, now)
-	if len(letters) == 0 && len(lost) == 0 && source == before {
+	if len(letters) == 0 && source == before && len(l.overdue(nil, now)) == 0 {
 		return nil
 	}
-	err := l.db.update(TransactionLetters, func(tx *writing) error { return tx.letters(letters, lost, last, source) })
+	var coming map[string][]mark
+	var lost []loss
+	err := l.db.update(TransactionLetters, func(tx *writing) (err error) {
+		if coming, err = putLetters(tx, letters); err != nil {
+			return err
+		}
+		lost = l.overdue(coming, now)
+		return tx.endLetters(lost, last, source)
+	})
 	if err != nil {
 		return fmt.Errorf("dead letters cannot be written: %w", err)
 	}
@@ -166,45 +175,6 @@ func (l *Letters) write(letters []Letter, source LettersSource, now time.Time) e
 		l.tell(route)
 	}
 	return nil
-}
-
-// loss is a lost dead letter.
-type loss struct {
-	id            uint64
-	route, reason string
-}
-
-// overdue returns the dead letters that are too old, or too many once coming is added.
-func (l *Letters) overdue(coming map[string][]mark, now time.Time) (lost []loss) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	routes := make(map[string]bool)
-	for route := range l.routes {
-		routes[route] = true
-	}
-	for route := range coming {
-		routes[route] = true
-	}
-	for route := range routes {
-		there := l.routes[route]
-		excess := 0
-		if l.cfg.Max > 0 {
-			excess = len(there) + len(coming[route]) - l.cfg.Max
-		}
-		n := len(lost)
-		for _, marks := range [][]mark{there, coming[route]} {
-			for _, m := range marks {
-				reason := LostCount
-				if l.cfg.MaxAge > 0 && now.Sub(m.time) > l.cfg.MaxAge {
-					reason = LostAge
-				} else if len(lost)-n >= excess {
-					break // the rest is newer
-				}
-				lost = append(lost, loss{m.id, route, reason})
-			}
-		}
-	}
-	return lost
 }
 
 // settle removes lost dead letters from the index and reports them. The caller holds mu.
@@ -278,7 +248,7 @@ func (l *Letters) Remove(ctx context.Context, ids []uint64) (int, error) {
 	l.mu.Lock()
 	last, source := l.last, l.source
 	l.mu.Unlock()
-	if err := l.db.update(TransactionLetters, func(tx *writing) error { return tx.letters(nil, lost, last, source) }); err != nil {
+	if err := l.db.update(TransactionLetters, func(tx *writing) error { return tx.endLetters(lost, last, source) }); err != nil {
 		return 0, fmt.Errorf("dead letters cannot be removed: %w", err)
 	}
 	l.mu.Lock()

@@ -318,30 +318,6 @@ func (o *Pending) parseEvent(r *reader) error {
 	return nil // the caller notices truncated data
 }
 
-// letters removes and writes dead letters, and writes the last used ID
-// and the source.
-func (tx *writing) letters(put []Letter, lost []loss, last uint64, source LettersSource) error {
-	top, err := tx.make(lettersBucket)
-	if err != nil {
-		return err
-	}
-	entries, err := tx.make(lettersBucket, entriesBucket)
-	if err != nil {
-		return err
-	}
-	for i := range put {
-		if err := tx.put(entries, pendingKey(put[i].ID), put[i].payload()); err != nil {
-			return err
-		}
-	}
-	for _, x := range lost { // in a flood, a new one may be lost at once
-		if err := tx.remove(entries, pendingKey(x.id)); err != nil {
-			return err
-		}
-	}
-	return tx.put(top, []byte(stateKey), lettersState(last, source))
-}
-
 // payload returns the payload of a dead letter: its fields, and the delta like a pending one.
 func (l *Letter) payload() []byte {
 	var f fields

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/access"
@@ -23,6 +24,10 @@ const (
 	expiryInterval = time.Minute
 	// lettersAtOnce bounds the dead letters in memory.
 	lettersAtOnce = 100
+	// lettersShare is the share of state.maxSize, as 1/n, that all dead letters may have, and
+	// ownedShare that of the routes of one include or namespace. Backlogs may have half, so that a
+	// quarter is left to objects, rules and kv.
+	lettersShare, ownedShare = 4, 16
 )
 
 // Expire drops expired dead letters until ctx is done.
@@ -41,24 +46,36 @@ func (d *DeadLetters) Expire(ctx context.Context) {
 	}
 }
 
-// Bounds returns the limits and counters of dead letters. It logs a flood once in an interval.
-func (d *DeadLetters) Bounds(cfg config.DeadLetters) checkpoint.LettersConfig {
-	said := make(map[string]time.Time) // calls are sequential
+// bounds are what limits dead letters, by the reasons for their loss.
+var bounds = map[string]string{ //nolint:gochecknoglobals // never changed
+	checkpoint.LostAge:   "state.deadLetters.maxAge limits their age",
+	checkpoint.LostCount: "state.deadLetters.max limits their number",
+	checkpoint.LostShare: "all may have a quarter of state.maxSize, and those of an include or namespace a sixteenth",
+}
+
+// Bounds returns the limits and counters of dead letters. It logs a flood of a route for one reason
+// once in an interval.
+func (d *DeadLetters) Bounds(cfg config.State) checkpoint.LettersConfig {
+	said := make(map[[2]string]time.Time) // calls are sequential
 	return checkpoint.LettersConfig{
-		Max: cfg.Max, MaxAge: cfg.MaxAge,
+		Max: cfg.DeadLetters.Max, MaxAge: cfg.DeadLetters.MaxAge,
+		Share: checkpoint.LettersShare{Bytes: int64(cfg.MaxSize) / lettersShare, Owned: int64(cfg.MaxSize) / ownedShare},
 		Count: func(id string, n int) {
 			route := routeNameOf(d.routes(), id)
 			d.metrics.DeadLetters.WithLabelValues(route).Set(float64(n))
-			for _, reason := range []string{"age", "count"} {
+			for reason := range bounds {
 				d.metrics.LettersLost.WithLabelValues(route, reason) // increase() needs the 0
 			}
 		},
 		Lost: func(id, reason string, n int) {
 			route := routeNameOf(d.routes(), id)
 			d.metrics.LettersLost.WithLabelValues(route, reason).Add(float64(n))
-			if time.Since(said[route]) > expiryInterval {
-				said[route] = time.Now()
-				d.log.Warn("old dead letters were dropped: state.deadLetters limits their number and age", "route", route, "reason", reason, "letters", n)
+			if reason != checkpoint.LostAge {
+				d.evict(id, n)
+			}
+			if what := [2]string{route, reason}; time.Since(said[what]) > expiryInterval {
+				said[what] = time.Now()
+				d.log.Warn("old dead letters were dropped: "+bounds[reason], "route", route, "reason", reason, "letters", n)
 			}
 		},
 	}
@@ -117,11 +134,14 @@ type DeadLetters struct {
 	store    *checkpoint.Letters // nil: the router keeps none
 	pipeline *pipeline.Pipeline
 	synced   func(source string) bool // also false if the source does not exist
+
+	mu      sync.Mutex
+	evicted map[string]int // by route id, see Evicted
 }
 
 // NewDeadLetters makes the dead letters of a router. There are none before Use.
 func NewDeadLetters(objects *Current, m *metrics.Metrics, log *slog.Logger) *DeadLetters {
-	return &DeadLetters{objects: objects, metrics: m, log: log}
+	return &DeadLetters{objects: objects, metrics: m, log: log, evicted: make(map[string]int)}
 }
 
 // Use sets the store of the dead letters and the pipeline for retries. synced reports whether the
@@ -210,6 +230,20 @@ func (d *DeadLetters) show(ctx context.Context, l checkpoint.Letter) api.Letter 
 
 // Count returns the number of dead letters of a route id.
 func (d *DeadLetters) Count(id string) int { return len(d.store.IDs(id, 0, 0)) }
+
+// Evicted returns the number of dead letters of a route id that newer ones have replaced since the
+// start, because of their number or their share of the state folder.
+func (d *DeadLetters) Evicted(id string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.evicted[id]
+}
+
+func (d *DeadLetters) evict(id string, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.evicted[id] += n
+}
 
 func (d *DeadLetters) selected(which api.Selection) []uint64 {
 	if which.Route != "" {

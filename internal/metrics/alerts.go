@@ -95,7 +95,7 @@ func routeAlerts() []Alert {
 			`or increase(deltarouter_route_errors_total{kind="overflow"}[1h]) > 0`,
 		Summary: "Route {{ $labels.route }} lost deltas.",
 		Description: "Route {{ $labels.route }} lost about {{ $value | humanize }} deltas or dead letters in the last hour, " +
-			"because its queue was full or because of the limits of state.deadLetters.",
+			"because its queue was full or because of the limits of dead letters.",
 	}}
 }
 

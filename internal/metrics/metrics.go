@@ -57,7 +57,7 @@ type Metrics struct {
 	QueueBytes      *prometheus.GaugeVec     // route: bytes of its pending deltas in memory
 	QueueDiskBytes  *prometheus.GaugeVec     // route: bytes of its backlog on disk
 	DeadLetters     *prometheus.GaugeVec     // route: their number
-	LettersLost     *prometheus.CounterVec   // route, reason (age, count)
+	LettersLost     *prometheus.CounterVec   // route, reason (age, count, share)
 	OldestPending   *prometheus.GaugeVec     // route: seconds
 	DeliverySeconds *prometheus.HistogramVec // route: from the delta being seen to its ack
 	HandlerSeconds  *prometheus.HistogramVec // handler: one call
@@ -125,7 +125,7 @@ func New() *Metrics {
 	m.QueueBytes = m.gauge("route_queue_memory_bytes", "Bytes of the pending deltas of a route in memory: their objects and events.", "route")
 	m.QueueDiskBytes = m.gauge("route_queue_disk_bytes", "Bytes of the backlog of a route in the state file, at the last cut.", "route")
 	m.DeadLetters = m.gauge("dead_letters", "Dead letters in the state folder.", "route")
-	m.LettersLost = m.counter("dead_letters_evicted_total", "Dead letters deleted because of their age or their number.", "route", "reason")
+	m.LettersLost = m.counter("dead_letters_evicted_total", "Dead letters deleted because of their age, their number, or their share of the state folder.", "route", "reason")
 	m.OldestPending = m.gauge("route_oldest_pending_seconds", "Age of the oldest delta pending at a route.", "route")
 	m.DeliverySeconds = m.histogram("route_delivery_duration_seconds", "Time from a delta being seen to its ack.", "route")
 	m.HandlerSeconds = m.histogram("handler_call_duration_seconds", "Time of one call of a handler.", "handler")

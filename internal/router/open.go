@@ -58,7 +58,7 @@ func (r *router) open(ctx context.Context) error {
 			}
 		}
 		r.OnClose("state", r.State.Close)
-		if err := r.State.OpenLetters(r.letters.Bounds(cfg.DeadLetters)); err != nil {
+		if err := r.State.OpenLetters(r.letters.Bounds(cfg)); err != nil {
 			return err
 		}
 	}

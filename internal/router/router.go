@@ -348,7 +348,7 @@ func (r *router) status(ctx context.Context) api.Status {
 			shown.Oldest = &route.Oldest
 		}
 		if r.State != nil {
-			shown.DeadLetters = r.letters.Count(route.ID)
+			shown.DeadLetters, shown.EvictedLetters = r.letters.Count(route.ID), r.letters.Evicted(route.ID)
 		}
 		if of, ok := remote[route.ID]; ok {
 			shown.Workers = &api.WorkersStatus{Partitions: of.Partitions}

@@ -158,6 +158,9 @@ type RouteStatus struct {
 	// a full downstream route that holds this one back
 	HeldBy      string `json:"heldBy,omitempty"`
 	DeadLetters int    `json:"deadLetters"`
+	// dead letters that newer ones have replaced since the start, because of their number or their
+	// share of the state folder
+	EvictedLetters int `json:"evictedLetters,omitempty"`
 	// of a route whose deltas go to the workers of the fleet
 	Workers *WorkersStatus `json:"workers,omitempty"`
 }
