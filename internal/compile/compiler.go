@@ -133,34 +133,18 @@ func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) 
 		}
 		return program
 	}
-	c.problems = append(c.problems, explainFailure(c, e, usage, sources, err)...)
+	c.fail(e, sources, err)
 	return nil
 }
 
-// explainFailure locates the errors of an expression. If a fragment looks up a source that it may
-// not use, that is the problem.
-func explainFailure(c *compiler, e *config.Expr, usage expr.Usage, sources []string, err error) config.Problems {
-	if !c.effort.Spend(0) { // one expression is named, all further ones have the same problem
-		if c.exhausted {
-			return nil
-		}
-		c.exhausted = true
-		return ProblemsOf(c.cfg, e, sources, err)
+// fail reports the errors of an expression. Once the effort is spent, all further expressions have
+// the same problem, so only the first of them is named.
+func (c *compiler) fail(e *config.Expr, sources []string, err error) {
+	if c.exhausted {
+		return
 	}
-	if c.cfg != c.main {
-		cfg := *c.cfg
-		cfg.Sources = c.main.Sources
-		if wide, wideErr := c.exprs.environment(Environment(&cfg, c.plan.Types, c.plan.Owners), c.effort); wideErr == nil {
-			if program, wideErr := wide.CompileWithin(c.effort, e.Text, usage, sources...); wideErr == nil {
-				for _, source := range program.Sources() {
-					if message, ok := c.cfg.NotGranted(source); ok {
-						return config.Problems{e.Problem(1, 0, message)}
-					}
-				}
-			}
-		}
-	}
-	return ProblemsOf(c.cfg, e, sources, err)
+	c.exhausted = !c.effort.Spend(0)
+	c.problems = append(c.problems, ProblemsOf(c.cfg, e, sources, err)...)
 }
 
 // warn adds warnings about expressions that may be mistaken or expensive. An expression that is too

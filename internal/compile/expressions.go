@@ -24,7 +24,7 @@ type Expressions struct {
 type environment struct {
 	*expr.Env
 
-	of       expr.EnvConfig // without Effort
+	of       expr.EnvConfig // without Effort and Missing
 	work     int            // of its defines
 	programs map[request]*compiled
 	plan     int // the last one that used it
@@ -60,18 +60,20 @@ func (k *Expressions) end() {
 // environment returns the environment of a configuration or a fragment, if the effort permits its
 // defines.
 func (k *Expressions) environment(cfg expr.EnvConfig, effort *expr.Effort) (*environment, error) {
-	text, err := json.Marshal([]any{cfg.Cluster, slices.Sorted(maps.Keys(cfg.Sources)), cfg.Define})
+	// The messages of Missing name what is granted, and so does the message about no name.
+	text, err := json.Marshal([]any{cfg.Cluster, slices.Sorted(maps.Keys(cfg.Sources)), cfg.Define, cfg.Missing("")})
 	if err != nil {
 		return nil, err
 	}
-	key := string(text)
-	if e := k.envs[key]; e != nil && (e.plan == k.plan || reflect.DeepEqual(e.of, cfg)) {
+	key, of := string(text), cfg
+	of.Missing = nil // functions cannot be compared
+	if e := k.envs[key]; e != nil && (e.plan == k.plan || reflect.DeepEqual(e.of, of)) {
 		if e.plan = k.plan; !effort.Spend(e.work) {
 			return nil, effort.Exhausted()
 		}
 		return e, nil
 	}
-	e := &environment{of: cfg, programs: make(map[request]*compiled), plan: k.plan}
+	e := &environment{of: of, programs: make(map[request]*compiled), plan: k.plan}
 	cfg.Effort = cmp.Or(effort, expr.NewEffort(math.MaxInt)) // it counts, too
 	before := cfg.Effort.Spent()
 	if e.Env, err = expr.NewEnv(cfg); err != nil {

@@ -260,7 +260,7 @@ func (s *Schemas) Owners(cfg *config.Config) map[string]expr.Owner {
 func Environment(cfg *config.Config, types map[string]*schema.Type, owners map[string]expr.Owner) expr.EnvConfig {
 	env := expr.EnvConfig{
 		Cluster: cfg.Cluster.Name, Define: make(map[string]string), Sources: make(map[string][]string), Types: maps.Clone(types),
-		Owners: maps.Clone(owners), ManagedFields: make(map[string]bool),
+		Owners: maps.Clone(owners), ManagedFields: make(map[string]bool), Missing: cfg.MissingSource,
 	}
 	maps.DeleteFunc(env.Types, func(source string, _ *schema.Type) bool { return cfg.Sources[source] == nil })
 	maps.DeleteFunc(env.Owners, func(source string, _ expr.Owner) bool { return cfg.Sources[source] == nil })

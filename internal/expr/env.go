@@ -36,6 +36,8 @@ type EnvConfig struct {
 	ManagedFields map[string]bool
 	// Effort is spent on the defines; nil: they have no bound together.
 	Effort *Effort
+	// Missing returns the message about a source that is not in Sources. nil: it names those that are.
+	Missing func(source string) string
 }
 
 // Effort bounds the work of compiling the expressions of one owner, see package check.
@@ -74,7 +76,7 @@ func NewEnv(cfg EnvConfig) (*Env, error) {
 		return nil, err
 	}
 	env := newEnv(base, c, cfg.Cluster)
-	env.names = resolve.Names{Indexes: cfg.Sources, Owners: slices.Sorted(maps.Keys(cfg.Owners)), ManagedFields: cfg.ManagedFields}
+	env.names = resolve.Names{Indexes: cfg.Sources, Owners: slices.Sorted(maps.Keys(cfg.Owners)), ManagedFields: cfg.ManagedFields, Missing: cfg.Missing}
 	env.sources.Owners = cfg.Owners
 	for _, op := range event.Ops() {
 		env.ops = append(env.ops, types.String(op.String()))

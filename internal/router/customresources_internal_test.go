@@ -199,7 +199,7 @@ func TestObjectsInStatus(t *testing.T) {
 	if len(checks) != 1 || checks[0].Name != "customResources/ns" || checks[0].OK || checks[0].Holds {
 		t.Fatalf("%+v", checks)
 	}
-	const want = `route/r0002 -n ns:2:15: spec.from[0]: there is no source "mops"`
+	const want = `route/r0002 -n ns:2:15: spec.from[0]: source "mops" is unknown or not granted`
 	if m := checks[0].Message; !strings.HasPrefix(m, want) || !strings.HasSuffix(m, "; its routes are disabled (2 objects have mistakes)") {
 		t.Error(m)
 	}

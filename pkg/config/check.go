@@ -197,14 +197,19 @@ func (c *Config) checkReferences(n Node, names []string, kind string) (problems 
 	return problems
 }
 
-// missing is the message about a part that does not exist, or that a fragment may not use.
+// missing is the message about a part that does not exist, or that a fragment may not use. A
+// fragment gets one text for both: its author must not learn the parts of others.
 func (c *Config) missing(kind, name string) string {
 	known := c.names(kind)
-	if c.main == nil || !c.main.has(kind, name) {
+	if c.main == nil {
 		return fmt.Sprintf("there is no %s %q%s", kind, name, similar.Suggest(name, known))
 	}
-	return c.of.notGranted(kind, name, known)
+	return c.of.missing(kind, name, known)
 }
+
+// MissingSource returns the message about a source that does not exist, or that a fragment, whose
+// configuration c is, may not use.
+func (c *Config) MissingSource(name string) string { return c.missing(kindSource, name) }
 
 // checkOnce checks that a list has no duplicates.
 func checkOnce(n Node, values []string) (problems Problems) {

@@ -71,11 +71,11 @@ func TestObjects(t *testing.T) {
 		{name: "a list of one", namespace: "payments", spec: "{from: pods, to: slack}", want: "payments/web sees payments from pods to slack"},
 		{
 			name: "no such source", namespace: "payments", spec: "\n  from:\n  - pod\n  to:\n  - slack",
-			want: `route/web -n payments:7:5: spec.from[0]: there is no source "pod"; did you mean "pods"?`,
+			want: `route/web -n payments:7:5: spec.from[0]: source "pod" is unknown or not granted; did you mean "pods"?`,
 		},
 		{
 			name: "a source of others", namespace: "payments", spec: "{from: [nodes], to: [slack]}",
-			want: `route/web -n payments:5:15: spec.from[0]: source "nodes" is not granted: config.yaml:6 grants pods; use one of these, or ask for it there`,
+			want: `route/web -n payments:5:15: spec.from[0]: source "nodes" is unknown or not granted: config.yaml:6 grants pods; use one of these, or ask for it there`,
 		},
 		{
 			name: "a variable", namespace: "payments", spec: `{from: [pods], to: ["${HOME}"]}`,

@@ -12,6 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/config/files"
 	"github.com/deltarouter/deltarouter/internal/config/tags"
 	"github.com/deltarouter/deltarouter/internal/config/yamlfile"
+	"github.com/deltarouter/deltarouter/internal/similar"
 )
 
 // AllNamespaces is the element of Scope.Namespaces that stands for all namespaces and for the
@@ -65,11 +66,16 @@ func (s *Scope) Qualified(name string) string {
 	return s.Prefix + "/" + name
 }
 
-func (s *Scope) notGranted(kind, name string, granted []string) string {
-	if len(granted) == 0 {
-		return fmt.Sprintf("%s %q is not granted: %s grants no %ss; use another one, or ask for it there", kind, name, s.Granted, kind)
+// missing is the message about a part that is not among the granted ones.
+func (s *Scope) missing(kind, name string, granted []string) string {
+	text := fmt.Sprintf("%s %q is unknown or not granted", kind, name)
+	if near, ok := similar.Nearest(name, granted); ok {
+		return fmt.Sprintf("%s; did you mean %q?", text, near)
 	}
-	return fmt.Sprintf("%s %q is not granted: %s grants %s; use one of these, or ask for it there", kind, name, s.Granted, strings.Join(granted, ", "))
+	if len(granted) == 0 {
+		return fmt.Sprintf("%s: %s grants no %ss; ask for it there", text, s.Granted, kind)
+	}
+	return fmt.Sprintf("%s: %s grants %s; use one of these, or ask for it there", text, s.Granted, strings.Join(granted, ", "))
 }
 
 // Scope returns the scope of the route; nil: it has none.
@@ -104,15 +110,6 @@ type FragmentForm struct {
 	Version int             `yaml:"version" min:"1" max:"1" doc:"Version of this format: 1."`
 	Define  map[string]Expr `yaml:"define" doc:"CEL expressions that other expressions of this file use by name."`
 	Routes  []*Route        `yaml:"routes,required" min:"1" doc:"The routes. {route: NAME} under to means a route of this file."`
-}
-
-// NotGranted returns the message that a fragment, whose configuration c is, may not use a source of
-// the configuration that includes it. ok is false if that is not the case.
-func (c *Config) NotGranted(source string) (message string, ok bool) {
-	if c.main == nil || c.Sources[source] != nil || c.main.Sources[source] == nil {
-		return "", false
-	}
-	return c.of.notGranted(kindSource, source, c.names(kindSource)), true
 }
 
 // All returns the fragments of a configuration, which may be nil.

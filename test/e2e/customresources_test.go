@@ -84,7 +84,7 @@ customResources: {routes: {namespaces: [%[1]s], sources: [maps], sinks: [out]}}
 	r.Expect(t, "file added "+ns+"/more", ns+"/web added "+ns+"/more")
 
 	s.Apply(t, ns, route("denied", "{from: [hidden], to: [out]}"))
-	awaitCondition(t, client, "denied", "Accepted", "False", "Invalid", `source "hidden" is not granted: `)
+	awaitCondition(t, client, "denied", "Accepted", "False", "Invalid", `source "hidden" is unknown or not granted: `)
 	awaitCondition(t, client, "denied", "Ready", "False", "NotAccepted", "")
 
 	must.Succeed(t, client.Delete(t.Context(), "web", metav1.DeleteOptions{}))

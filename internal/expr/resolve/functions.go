@@ -144,6 +144,10 @@ func (r *resolver) index(u syntax.Unit, at ast.Expr, text string) (source, index
 
 func (r *resolver) knownSource(u syntax.Unit, at ast.Expr, source string) bool {
 	if _, ok := r.names.Indexes[source]; !ok {
+		if r.names.Missing != nil {
+			r.problem(u, at, "%s", r.names.Missing(source))
+			return false
+		}
 		known := slices.Sorted(maps.Keys(r.names.Indexes))
 		near := diagnose.Suggest(source, known)
 		if near == "" {

@@ -38,9 +38,10 @@ type Linked struct {
 
 // Names has the names that the expressions of a configuration may use.
 type Names struct {
-	Indexes       map[string][]string // of each source, built-in ones included
-	Owners        []string            // the sources that controller follows, sorted
-	ManagedFields map[string]bool     // the sources that keep metadata.managedFields
+	Indexes       map[string][]string        // of each source, built-in ones included
+	Owners        []string                   // the sources that controller follows, sorted
+	ManagedFields map[string]bool            // the sources that keep metadata.managedFields
+	Missing       func(source string) string // the message about an unknown source; nil: it names the known ones
 }
 
 // Use is a place of a variable.
