@@ -13,6 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
+	"github.com/deltarouter/deltarouter/internal/printable"
 	"github.com/deltarouter/deltarouter/internal/recording"
 	"github.com/deltarouter/deltarouter/internal/simulate"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -99,7 +100,7 @@ func replayFrom(ctx context.Context, path string, made compile.Components, opts 
 		fmt.Fprintf(stderr, "router replay: %v: the recorder was killed, or the copy is incomplete. All up to there was played.\n", done.CutOff)
 	}
 	fmt.Fprintf(stderr, "played %s of cluster %s, recorded at %s, in %s\n",
-		cli.Count(done.Deltas, "delta"), done.Header.Cluster, done.Header.Time.Format(time.RFC3339), done.Took.Round(time.Millisecond))
+		cli.Count(done.Deltas, "delta"), done.Header.Cluster, done.Header.Time.Format(time.RFC3339), printable.Duration(done.Took))
 	if done.GivenUp > 0 {
 		fmt.Fprintf(stderr, "given up: %s\n", cli.Count(int(done.GivenUp), "delta"))
 	}

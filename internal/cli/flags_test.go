@@ -63,9 +63,12 @@ func TestLogFormat(t *testing.T) {
 		if debug := strings.Contains(args, "debug"); (out.Len() > 0) != debug {
 			t.Errorf("%q: a line of level debug: %s", args, &out)
 		}
-		log.Info("high")
+		log.Info("high", "pause", 20218543022*time.Nanosecond)
 		if !strings.HasPrefix(out.String(), want) {
 			t.Errorf("%q: %s, want %s first", args, &out, want)
+		}
+		if !strings.Contains(out.String(), "pause=20.2s") && !strings.Contains(out.String(), `"pause":"20.2s"`) {
+			t.Errorf("%q: %s, want a rounded duration", args, &out)
 		}
 	}
 }

@@ -44,9 +44,9 @@ func (v *levelValue) String() string {
 	return map[slog.Level]string{slog.LevelDebug: "debug", slog.LevelInfo: "info", slog.LevelWarn: "warn"}[*v.level]
 }
 
-// New returns a logger, which escapes control characters.
+// New returns a logger, which escapes control characters, and rounds durations for people.
 func (l Logging) New(w io.Writer) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: l.Level}
+	opts := &slog.HandlerOptions{Level: l.Level, ReplaceAttr: roundDuration}
 	if e, ok := w.(*printable.Escaper); ok {
 		w = e.Unwrap()
 	}
@@ -54,4 +54,12 @@ func (l Logging) New(w io.Writer) *slog.Logger {
 		return slog.New(slog.NewTextHandler(printable.Writer(w), opts))
 	}
 	return slog.New(slog.NewJSONHandler(printable.Writer(w), opts))
+}
+
+// roundDuration replaces a duration by its text, which JSON would show in nanoseconds.
+func roundDuration(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(printable.Duration(a.Value.Duration()))
+	}
+	return a
 }

@@ -152,7 +152,7 @@ func (r *reason) write(log *slog.Logger) {
 		attrs = append(attrs, slog.String(r.about, names))
 	}
 	if r.times > 1 {
-		attrs = append(attrs, slog.Int("times", r.times), slog.String("within", r.interval.String()))
+		attrs = append(attrs, slog.Int("times", r.times), slog.Duration("within", r.interval))
 	}
 	if r.err != nil {
 		attrs = append(attrs, slog.Any("err", r.err))

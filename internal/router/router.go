@@ -207,7 +207,7 @@ func (r *router) run(ctx context.Context) error {
 	watches.Go(func() { r.fromObjects.writer.Run(watching, r.objectStates) })
 	r.rescans.Start(watching, r.RescansOf(r.Set), nil)
 	r.watchConfig(watching)
-	r.Log.Info("stopping", "drainTimeout", r.opts.DrainTimeout.String())
+	r.Log.Info("stopping", "drainTimeout", r.opts.DrainTimeout)
 
 	// Upstream first: no delta arrives any more, the backlog is delivered, the rest of it is
 	// written, then everything is closed.

@@ -10,6 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fleet"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
 // tended is what the leader has found about NATS.
@@ -96,7 +97,7 @@ func (t *term) checks() []api.Check {
 	if lag := t.shipper.Lag(); lag.Time > lateLag {
 		c.OK = false
 		c.Message = fmt.Sprintf("leader; NATS lacks the checkpoints of the last %s%s, so a takeover now would repeat their deliveries",
-			lag.Time.Round(time.Second), t.tended.why())
+			printable.Duration(lag.Time), t.tended.why())
 	}
 	checks := []api.Check{c}
 	servers := api.Check{Name: "fleet/nats", OK: true}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/archive"
 	"github.com/deltarouter/deltarouter/internal/cli"
+	"github.com/deltarouter/deltarouter/internal/printable"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
@@ -46,7 +47,7 @@ func printReport(out io.Writer, r *archive.Report) error {
 	cli.Printf(w, "file\t%s\n", r.File)
 	cli.Printf(w, "format\t%d (this version reads %d to %d)\n", r.Format, r.Reads[0], r.Reads[1])
 	cli.Printf(w, "size\t%d bytes, of which %d are free\n", r.Size, r.Free)
-	cli.Printf(w, "last write\t%s, %s ago\n", r.Written.UTC().Format(time.RFC3339), time.Since(r.Written).Round(time.Second))
+	cli.Printf(w, "last write\t%s, %s ago\n", r.Written.UTC().Format(time.RFC3339), printable.Duration(time.Since(r.Written)))
 	cli.Printf(w, "cluster\t%s\n", dash(r.Cluster))
 	if r.FellBack {
 		fmt.Fprintln(w, "damage\tthe last transaction is unreadable; this is the state before it")

@@ -171,7 +171,7 @@ var allowed = map[string][]string{
 	"internal/fleet/work":     {"internal/pipeline/chain", "internal/rawjson", "internal/checkpoint", "internal/fleet", "internal/fleet/fence", "internal/fleet/owner", "pkg/config", "pkg/event", "pkg/plugins"},
 	"internal/fleet/election": {"internal/backoff", "internal/kubehttp", "internal/timer"},
 	"internal/fleet/replica":  {"internal/backoff", "internal/checkpoint", "internal/fleet", "internal/fleet/fence", "internal/metrics"},
-	"internal/fleet/owner":    {"internal/complaints"},
+	"internal/fleet/owner":    {"internal/complaints", "internal/printable"},
 	"internal/fleet/roster":   {"internal/fleet"},
 	"internal/fleet/consume":  {"internal/complaints", "internal/fleet/owner"},
 
@@ -187,7 +187,7 @@ var allowed = map[string][]string{
 	"internal/pipeline/queue":     {"internal/rawjson", "pkg/event", "internal/rules", "internal/trace"},
 	"internal/pipeline/condition": {"pkg/event", "internal/checkpoint", "internal/timer", "internal/rules"},
 	"internal/pipeline/deliver": {
-		"internal/complaints", "internal/callrecord", "internal/outdated", "internal/pipeline/chain", "internal/backoff", "internal/circuit", "internal/pipeline/queue", "internal/checkpoint", "internal/timer", "pkg/event", "pkg/plugins", "internal/trace",
+		"internal/complaints", "internal/callrecord", "internal/outdated", "internal/pipeline/chain", "internal/backoff", "internal/circuit", "internal/pipeline/queue", "internal/checkpoint", "internal/printable", "internal/timer", "pkg/event", "pkg/plugins", "internal/trace",
 	},
 	"internal/pipeline/spec": {
 		"internal/expr", "internal/metrics", "internal/pipeline/condition", "internal/pipeline/deliver", "internal/pipeline/queue", "internal/rules",
@@ -250,7 +250,7 @@ var allowed = map[string][]string{
 		"internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router": {
-		"internal/access", "internal/config/files", "internal/compile", "internal/customresources", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline", "internal/podevents", "internal/router/engine", "internal/tlsfiles",
+		"internal/access", "internal/config/files", "internal/compile", "internal/customresources", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline", "internal/podevents", "internal/printable", "internal/router/engine", "internal/tlsfiles",
 		"internal/checkpoint", "internal/fileerr", "internal/fleet", "internal/fleet/deadletters", "internal/fleet/election", "internal/fleet/fence", "internal/fleet/replica", "internal/fleet/lookup", "internal/fleet/roster", "internal/fleet/work",
 		"internal/oci/lockfile", "internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins", "internal/trace", "internal/trace/export",
 	},
@@ -273,7 +273,7 @@ var allowed = map[string][]string{
 	"internal/terminal": {"internal/printable"},
 	"internal/version":  {},
 	// The command router state.
-	"internal/statecmd": {"internal/checkpoint", "internal/checkpoint/archive", "internal/cli", "internal/fileerr", "internal/inspect/api", "pkg/config", "pkg/informer"},
+	"internal/statecmd": {"internal/checkpoint", "internal/checkpoint/archive", "internal/cli", "internal/fileerr", "internal/inspect/api", "internal/printable", "pkg/config", "pkg/informer"},
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
 	"internal/customresources": {

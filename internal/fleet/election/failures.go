@@ -46,7 +46,7 @@ func (e *Elector) Fail(err error) {
 	}
 	e.mu.Unlock()
 	if news {
-		e.cfg.Log.Error("fleet: this member could not lead: it tries again, unless another one leads", "attempts", attempts, "next", delay.Round(time.Second).String(), "err", err)
+		e.cfg.Log.Error("fleet: this member could not lead: it tries again, unless another one leads", "attempts", attempts, "next", delay, "err", err)
 	}
 }
 

@@ -86,7 +86,7 @@ func (l *Leadership) expire() {
 		err = errors.New("a request was not answered yet")
 	}
 	if l.lose() {
-		l.e.cfg.Log.Warn("the Lease was lost: it was not renewed in time", "within", l.e.cfg.renewDeadline().String(), "err", err)
+		l.e.cfg.Log.Warn("the Lease was lost: it was not renewed in time", "within", l.e.cfg.renewDeadline(), "err", err)
 	}
 }
 

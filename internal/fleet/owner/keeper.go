@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/complaints"
+	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
 // Hold handles a partition while a lease is held. It returns when it has nothing in hand any more
@@ -182,7 +183,7 @@ func (k *keeper) lost(ctx context.Context, l *Lease, reason error) {
 	if !l.end() {
 		return
 	}
-	k.complain("a partition was lost: the next owner gets the messages again that are not done", fmt.Errorf("%w, last confirmed %s ago", reason, age.Round(time.Millisecond)))
+	k.complain("a partition was lost: the next owner gets the messages again that are not done", fmt.Errorf("%w, last confirmed %s ago", reason, printable.Duration(age)))
 	if errors.Is(reason, errTaken) {
 		return
 	}

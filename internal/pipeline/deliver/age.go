@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
 // tooOldError is the error for a delta that is older than Config.MaxAge.
 type tooOldError struct{ age, most time.Duration }
 
 func (e *tooOldError) Error() string {
-	return fmt.Sprintf("the delta is %s old; maxAge of the route is %s", e.age.Round(time.Second), e.most)
+	return fmt.Sprintf("the delta is %s old; maxAge of the route is %s", printable.Duration(e.age), e.most)
 }
 
 // age returns the time since the delta was seen, or since its redelivery began.

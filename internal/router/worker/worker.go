@@ -121,7 +121,7 @@ func (w *worker) run(ctx context.Context) (next *version, err error) {
 		w.log.Warn("configuration warning", "warning", note.Error())
 	}
 	next, err = w.wait(ctx)
-	w.log.Info("handing the partitions over", "drainTimeout", w.opts.DrainTimeout.String(), "reload", next != nil)
+	w.log.Info("handing the partitions over", "drainTimeout", w.opts.DrainTimeout, "reload", next != nil)
 	close(give)
 	late := time.NewTimer(w.opts.DrainTimeout + closeTimeout)
 	defer late.Stop()

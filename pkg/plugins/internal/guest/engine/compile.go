@@ -83,7 +83,7 @@ func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 		return err
 	}
 	if slow {
-		e.Env.Log.Info("compiled the module", "took", time.Since(began).Round(time.Millisecond).String())
+		e.Env.Log.Info("compiled the module", "took", time.Since(began))
 	}
 	if err := c.seal(dir); err != nil {
 		e.Env.Log.Warn("the compiled module cannot be kept, so the next start compiles it again", "err", fileerr.Explain(err))
