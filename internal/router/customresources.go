@@ -21,11 +21,14 @@ type objectRoutes struct {
 	changes changes
 	writer  *customresources.Writer
 
+	ungranted *customresources.Ungranted
+
 	given map[*config.Fragment]*customresources.Object // of the last read of the configuration
 	waits bool                                         // a change waits until the file is written
 	saved []customresources.Saved                      // as in the state folder, unless old is set
 	old   bool                                         // the state folder has them in a file of an earlier version
 	now   atomic.Pointer[[]objectRoute]
+	grant atomic.Pointer[config.Grant] // of Routes; nil: there is none
 }
 
 // changes are those of the objects; see [customresources.Watcher].
@@ -85,6 +88,7 @@ func (o *objectRoutes) open(r *router) {
 	}, objectsOf(o.saved))
 	o.changes = o.watcher
 	o.writer = customresources.NewWriter(r.API, r.Log, r.opts.clock().Now)
+	o.ungranted = customresources.NewUngranted(r.API, r.Log, r.opts.clock().Now)
 }
 
 // apply reports whether a change of objects can be applied now. If the configuration file is being
@@ -194,6 +198,7 @@ func (r *router) followObjects(ctx context.Context, cfg *config.Config) {
 			watched.Routes = []string{""}
 		}
 	}
+	r.fromObjects.grant.Store(cfg.CustomResources.Routes)
 	watched.ClusterRoutes = cfg.CustomResources.ClusterRoutes != nil
 	r.fromObjects.watcher.Follow(ctx, watched)
 }
@@ -262,8 +267,18 @@ func (r *router) objectStates() map[*customresources.Object]customresources.Stat
 	return states
 }
 
+// grants returns the function that reports whether the Routes of a namespace are used; nil: there is
+// no grant for some namespaces only.
+func (o *objectRoutes) grants() func(namespace string) bool {
+	g := o.grant.Load()
+	if g == nil || g.AllNamespaces() {
+		return nil
+	}
+	return func(namespace string) bool { return slices.Contains(g.Namespaces, namespace) }
+}
+
 // objectsRead returns the objects with routes that the configuration grants something. Those of
-// other namespaces are not watched, so that they have no status: the status of the router says so.
+// other namespaces are not watched, see [customresources.Ungranted]: the status of the router has them.
 func objectsRead(cfg *config.Config) (all []api.ObjectsStatus) {
 	of := &cfg.CustomResources
 	if of.Routes == nil && of.ClusterRoutes == nil {

@@ -205,6 +205,7 @@ func (r *router) run(ctx context.Context) error {
 	watches.Go(func() { r.Factory.Run(watching) })
 	r.useObjects(watching, r.Set.Plan)
 	watches.Go(func() { r.fromObjects.writer.Run(watching, r.objectStates) })
+	watches.Go(func() { r.fromObjects.ungranted.Run(watching, r.fromObjects.grants) })
 	r.rescans.Start(watching, r.RescansOf(r.Set), nil)
 	r.watchConfig(watching)
 	r.Log.Info("stopping", "drainTimeout", r.opts.DrainTimeout)

@@ -87,8 +87,8 @@ func (c *Config) grant(f *Fragment) {
 		f.Scope.Namespaces = g.Namespaces
 	case g.AllNamespaces() || slices.Contains(g.Namespaces, f.Object.Namespace):
 		f.Scope.Namespaces = []string{f.Object.Namespace}
-	default:
-		f.Err = fmt.Errorf("is not granted: %s grants the namespaces %s", g.place(), strings.Join(g.Namespaces, ", "))
+	default: // the message does not have the namespaces of others
+		f.Err = fmt.Errorf("is not granted: %s does not have its namespace", g.place())
 		return
 	}
 	f.Scope.Sources, f.Scope.Sinks, f.Scope.Handlers, f.Scope.Granted = g.Sources, g.Sinks, g.Handlers, g.place()

@@ -89,7 +89,7 @@ func TestObjects(t *testing.T) {
 			name: "workers", namespace: "payments", spec: "{from: [pods], to: [slack], workers: {}}",
 			want: "route/web -n payments:5:44: spec.workers: workers read files, not the objects of the cluster: remove it, or move the route into the configuration or an included file",
 		},
-		{name: "another namespace", namespace: "shop", spec: "{from: [pods], to: [slack]}", want: "route/web -n shop: is not granted: config.yaml:6 grants the namespaces payments"},
+		{name: "another namespace", namespace: "shop", spec: "{from: [pods], to: [slack]}", want: "route/web -n shop: is not granted: config.yaml:6 does not have its namespace"},
 		{name: "no grant", spec: "{from: [pods], to: [slack]}", want: "clusterroute/web: is not granted: the configuration of the router has no customResources.clusterRoutes"},
 		{name: "no spec", namespace: "payments", spec: "null", want: "route/web -n payments:1:1: spec: to is missing"},
 	} {

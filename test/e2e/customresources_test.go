@@ -61,6 +61,7 @@ func TestRoutesOfObjects(t *testing.T) {
 	s, _, _ := definedRoutes(t)
 	ns, other := s.Namespace(t), s.Namespace(t)
 	client := s.Dynamic().Resource(routeResource).Namespace(ns)
+	s.Apply(t, other, route("ungranted", "{from: [maps], to: [out]}"))
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sinks: {out: {stdout: {}}}
 sources: {maps: {resource: v1/configmaps, namespaces: [%s, %s]}, hidden: {resource: v1/pods, namespaces: %[1]s}}
@@ -86,6 +87,8 @@ customResources: {routes: {namespaces: [%[1]s], sources: [maps], sinks: [out]}}
 	s.Apply(t, ns, route("denied", "{from: [hidden], to: [out]}"))
 	awaitCondition(t, client, "denied", "Accepted", "False", "Invalid", `source "hidden" is unknown or not granted: `)
 	awaitCondition(t, client, "denied", "Ready", "False", "NotAccepted", "")
+
+	awaitCondition(t, s.Dynamic().Resource(routeResource).Namespace(other), "ungranted", "Accepted", "False", "NotGranted", "customResources.routes.namespaces")
 
 	must.Succeed(t, client.Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	routertest.Poll(t, "the route to end", func() bool { _, body := r.Get(t, "/metrics"); return !strings.Contains(body, ns+"/web") })
