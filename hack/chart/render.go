@@ -30,6 +30,11 @@ func readValues(name string) (map[string]any, error) {
 
 // render returns the manifests of the chart by template, as helm template does.
 func render(namespace string, values map[string]any) (map[string]string, error) {
+	return renderWith(nil, namespace, values)
+}
+
+// renderWith is render beside the objects of a cluster, as helm install does; nil: there is no cluster.
+func renderWith(cluster engine.ClientProvider, namespace string, values map[string]any) (map[string]string, error) {
 	loaded, err := loader.LoadDir(chart)
 	if err != nil {
 		return nil, err
@@ -39,7 +44,10 @@ func render(namespace string, values map[string]any) (map[string]string, error) 
 	if err != nil {
 		return nil, err
 	}
-	return engine.Render(loaded, top)
+	if cluster == nil {
+		return engine.Render(loaded, top)
+	}
+	return engine.RenderWithClientProvider(loaded, top, cluster)
 }
 
 // joined returns the manifests of all templates as one text, without those of helm test.

@@ -182,3 +182,51 @@ podAntiAffinity:
           matchLabels:
             {{- . | nindent 12 }}
 {{- end -}}
+
+{{- /* A size in bytes, as a number; empty: it has an exponent, and is not compared. */ -}}
+{{- define "deltarouter.bytes" -}}
+{{- $unit := regexFind "[A-Za-z]*$" . -}}
+{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
+{{- if hasKey $units $unit -}}
+{{- mulf (trimSuffix $unit .) (get $units $unit) | int64 -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Kubernetes refuses other volumes of a StatefulSet, with a text that has no remedy. helm template
+  and a first installation find no StatefulSet. */ -}}
+{{- define "deltarouter.sameVolume" -}}
+{{- $name := include "deltarouter.fullname" . -}}
+{{- with lookup "apps/v1" "StatefulSet" .Release.Namespace $name -}}
+{{- $again := printf "kubectl -n %s delete statefulset %s --cascade=orphan, which keeps the pod and the volume, and repeat this command" $.Release.Namespace $name -}}
+{{- $claims := default list .spec.volumeClaimTemplates -}}
+{{- $wanted := not (or $.Values.state.emptyDir $.Values.fleet.enabled) -}}
+{{- if ne $wanted (gt (len $claims) 0) -}}
+{{- fail (printf "state.emptyDir or fleet.enabled changes, and Kubernetes does not change the volumes of a StatefulSet: run %s" $again) -}}
+{{- else if $wanted -}}
+{{- $has := (first $claims).spec -}}
+{{- if and $.Values.state.storageClassName (ne $.Values.state.storageClassName (toString $has.storageClassName)) -}}
+{{- fail (printf "state.storageClassName is %q, but the volume has %q, which does not change: set it back, or see State in docs/OPERATIONS.md" $.Values.state.storageClassName (toString $has.storageClassName)) -}}
+{{- end -}}
+{{- $size := toString $.Values.state.size -}}
+{{- $old := toString $has.resources.requests.storage -}}
+{{- $bytes := include "deltarouter.bytes" $size -}}
+{{- if and $bytes (ne $bytes (include "deltarouter.bytes" $old)) -}}
+{{- fail (printf "state.size is %s, but the StatefulSet has %s, and Kubernetes does not change it. To enlarge the volume, run kubectl -n %s patch pvc state-%s-0 -p '{\"spec\":{\"resources\":{\"requests\":{\"storage\":\"%s\"}}}}' and %s" $size $old $.Release.Namespace $name $size $again) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Definitions that others installed are not taken over, and Helm's own text has no remedy. */ -}}
+{{- define "deltarouter.ownDefinition" -}}
+{{- $name := .definition.metadata.name -}}
+{{- with lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" $name -}}
+{{- $owner := get (default dict .metadata.annotations) "meta.helm.sh/release-name" -}}
+{{- $namespace := get (default dict .metadata.annotations) "meta.helm.sh/release-namespace" -}}
+{{- if not $owner -}}
+{{- fail (printf "%s exists and belongs to no release: set customResourceDefinitions.create to false, or hand it over with kubectl label crd %s app.kubernetes.io/managed-by=Helm and kubectl annotate crd %s meta.helm.sh/release-name=%s meta.helm.sh/release-namespace=%s" $name $name $name $.root.Release.Name $.root.Release.Namespace) -}}
+{{- else if or (ne $owner $.root.Release.Name) (ne $namespace $.root.Release.Namespace) -}}
+{{- fail (printf "%s belongs to the release %s in the namespace %s: set customResourceDefinitions.create to false here" $name $owner $namespace) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
