@@ -163,3 +163,29 @@ func TestArchitectureListsPackages(t *testing.T) {
 		t.Errorf("docs/ARCHITECTURE.md has no row for %s", dir)
 	}
 }
+
+// TestVersion shows that all files that name the version name the newest one of the changelog.
+func TestVersion(t *testing.T) {
+	versions := map[string]*regexp.Regexp{
+		"CHANGELOG.md":                    regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+) - \d{4}-\d\d-\d\d$`),
+		"README.md":                       regexp.MustCompile(`The last version is \[(.*)\]\(CHANGELOG\.md\)`),
+		"deploy/chart/Chart.yaml":         regexp.MustCompile(`(?m)^version: (.*)$`),
+		"sdk/rust/Cargo.toml":             regexp.MustCompile(`(?m)^version = "(.*)"$`),
+		"sdk/assemblyscript/package.json": regexp.MustCompile(`(?m)^  "version": "(.*)",$`),
+	}
+	of := make(map[string]string, len(versions))
+	for name, version := range versions {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		must.Succeed(t, err)
+		match := version.FindSubmatch(text)
+		if match == nil {
+			t.Fatalf("%s has no version", name)
+		}
+		of[name] = string(match[1])
+	}
+	for name, version := range of {
+		if newest := of["CHANGELOG.md"]; version != newest {
+			t.Errorf("%s has the version %s, the newest of CHANGELOG.md is %s", name, version, newest)
+		}
+	}
+}
