@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // Unfit is a route that is disabled, because its expressions do not fit the schemas that the
@@ -22,7 +23,7 @@ func (u *Unfit) String() string {
 	if n := len(u.Problems) - 1; n > 0 {
 		text = fmt.Sprintf("%s (and %d more)", text, n)
 	}
-	return text + "; it is disabled, and its backlog is kept: correct the expression; or the schema, then send SIGHUP"
+	return text + "; it is disabled, and its backlog is kept: correct the expression or the schema, which is compared again each minute"
 }
 
 // UnfitIDs returns the ids of the unfit routes.
@@ -87,7 +88,7 @@ func leaveOut(p *Plan, leave func(route string) bool) (*config.Config, []Unfit) 
 		delete(source.Indexes, at[1])
 		cfg.Sources[at[0]] = &source
 	}
-	why := make(map[string]config.Problems)
+	why := leaveOutHandlers(p, &cfg, leave)
 	for name, problems := range p.faults.routes {
 		if leave(name) {
 			why[name] = problems
@@ -117,6 +118,29 @@ func leaveOut(p *Plan, leave func(route string) bool) (*config.Config, []Unfit) 
 		}
 	}
 	return &cfg, gone
+}
+
+// leaveOutHandlers removes the handlers that look up an index with problems, and returns why the
+// routes with these handlers are left out, too. A handler stays if one of its routes must stay.
+func leaveOutHandlers(p *Plan, cfg *config.Config, leave func(route string) bool) (why map[string]config.Problems) {
+	why = make(map[string]config.Problems)
+	cfg.Handlers = maps.Clone(cfg.Handlers)
+	for handler, grants := range p.Grants {
+		i := slices.IndexFunc(grants, func(g plugins.LookupGrant) bool { return p.faults.indexes[[2]string{g.Source, g.Index}] })
+		stays := func(r *config.Route) bool {
+			return r != nil && r.Handler == handler && (r.Fragment != nil || !leave(r.Name))
+		}
+		if i < 0 || slices.ContainsFunc(cfg.Routes, stays) {
+			continue
+		}
+		delete(cfg.Handlers, handler)
+		for _, r := range cfg.Routes {
+			if r != nil && r.Handler == handler {
+				why[r.Name] = config.Problems{r.Node.At("handler").Problemf("handler %q looks up the index %s.%s, which does not fit", handler, grants[i].Source, grants[i].Index)}
+			}
+		}
+	}
+	return why
 }
 
 // chained returns the reason to leave out a route whose target is left out, or all of whose

@@ -15,6 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/stdout"
+	"github.com/deltarouter/deltarouter/test/fakekind"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -49,6 +50,13 @@ contexts: [{name: c, context: {cluster: c}}], current-context: c}`, server.URL),
 	}
 }
 
+// looker is a kind of handlers that look up gizmos by their size.
+type looker struct{ fakekind.Handler }
+
+func (looker) Lookups(config.Node) []plugins.LookupGrant {
+	return []plugins.LookupGrant{{Source: "gizmos"}, {Source: "gizmos", Index: "bySize"}}
+}
+
 // TestUnfit: routes whose expressions do not fit the present schema of a custom resource are left
 // out with those that need them, and no others. Mistakes of the configuration itself are problems.
 func TestUnfit(t *testing.T) {
@@ -60,6 +68,9 @@ routes:
   - {name: maps, from: maps, to: out}
 `
 	all := func(string) bool { return true }
+	kinds := compile.Components{
+		Sinks: []plugins.SinkKind{stdout.Kind()}, Handlers: []plugins.HandlerKind{looker{fakekind.Handler{Definition: fakekind.Define("looker")}}},
+	}
 	for name, c := range map[string]struct {
 		index, routes string
 		permit        func(string) bool
@@ -85,6 +96,15 @@ routes:
 			routes: "  - {name: looks, from: maps, filter: 'count(\"gizmos.bySize\", \"1\") > 0', to: out}\n  - {name: any, from: gizmos, to: out}\n",
 			permit: all, unfit: []string{"looks"}, run: []string{"maps", "any"},
 		},
+		"index and the look-up of a handler": {
+			index:  "bySize: string(object.spec.size)",
+			routes: "  - {name: looks, from: maps, handler: h, to: out}\n  - {name: any, from: gizmos, to: out}\nhandlers: {h: {looker: {}}}\n",
+			permit: all, unfit: []string{"looks"}, run: []string{"maps", "any"},
+		},
+		"not permitted with a handler": {
+			index:  "bySize: string(object.spec.size)",
+			routes: "  - {name: looks, from: maps, handler: h, to: out}\nhandlers: {h: {looker: {}}}\n", permit: func(route string) bool { return route != "looks" },
+		},
 		"not permitted": {
 			routes: "  - {name: big, from: gizmos, filter: object.spec.size > 3, to: out}\n", permit: func(route string) bool { return route != "big" },
 		},
@@ -98,7 +118,7 @@ routes:
 			must.Succeed(t, os.WriteFile(path, []byte(fmt.Sprintf(sources, c.index)+c.routes), 0o600))
 			in := compile.Input{Path: path, Tolerant: true, Unfit: c.permit}
 			plan := func(field string) (*compile.Plan, config.Problems) {
-				return (*compile.Plans)(nil).Make(t.Context(), in, compile.Components{Sinks: []plugins.SinkKind{stdout.Kind()}}, cluster(t, field))
+				return (*compile.Plans)(nil).Make(t.Context(), in, kinds, cluster(t, field))
 			}
 			p, problems := plan("dimensions")
 			if c.unfit == nil {

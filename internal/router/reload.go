@@ -65,6 +65,8 @@ func (r *router) watchConfig(ctx context.Context) {
 	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	file := r.reloads.file
+	fits := newSchemaTimer(r.opts.clock())
+	defer fits.Stop()
 	for {
 		changed, objects := false, false
 		select {
@@ -83,6 +85,9 @@ func (r *router) watchConfig(ctx context.Context) {
 		case <-poll.C:
 			changed = file.changed()
 			objects = r.fromObjects.waits && r.fromObjects.apply(file)
+		case <-fits.due:
+			changed = r.unfit.fitAgain(ctx, &r.opts, r.client)
+			fits.set()
 		}
 		if changed || objects || r.reloads.again {
 			began := time.Now()

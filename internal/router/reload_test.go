@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/router"
+	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/test/logged"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -45,17 +46,19 @@ func startReloadingWith(t *testing.T, config string, j *journal) *reloading {
 	return startReloadingFile(t, write(t, config), j)
 }
 
-func startReloadingFile(t *testing.T, file string, j *journal) *reloading {
+func startReloadingFile(t *testing.T, file string, j *journal, clocks ...timer.Clock) *reloading {
 	t.Helper()
 	r := &reloading{t: t, file: file, journal: j, log: &logged.Buffer{}, signal: make(chan os.Signal)}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() {
-		ended <- router.Run(ctx, router.Options{
-			Config: r.file, Components: components(r.journal), Log: slog.New(slog.NewTextHandler(r.log, nil)), Stdout: io.Discard,
-			DrainTimeout: time.Second, Reload: r.signal,
-		})
-	}()
+	opts := router.Options{
+		Config: r.file, Components: components(r.journal), Log: slog.New(slog.NewTextHandler(r.log, nil)), Stdout: io.Discard,
+		DrainTimeout: time.Second, Reload: r.signal,
+	}
+	for _, clock := range clocks {
+		opts.Dependencies.Clock = clock
+	}
+	go func() { ended <- router.Run(ctx, opts) }()
 	t.Cleanup(func() {
 		cancel()
 		must.Report(t, <-ended)

@@ -1,18 +1,22 @@
 package router
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/podevents"
 	"github.com/deltarouter/deltarouter/internal/router/state"
+	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
 // unfit has the routes that do not fit the schemas of the cluster, and are disabled.
@@ -58,6 +62,44 @@ func (u *unfit) report(now []compile.Unfit, m *metrics.Metrics, log *slog.Logger
 		m.RouteDisabled.WithLabelValues(now[i].Route.Name).Set(1)
 		log.Error("a route does not fit the schemas of the cluster", "route", now[i].Route.Name, "err", now[i].String())
 	}
+}
+
+// schemaInterval is the interval at which routes that do not fit the schemas are tried again.
+const schemaInterval = time.Minute
+
+// schemaTimer tells when the schemas are compared again with the disabled routes.
+type schemaTimer struct {
+	timer.Timer
+
+	clock timer.Clock
+	due   chan struct{}
+}
+
+// newSchemaTimer returns a timer that is set.
+func newSchemaTimer(clock timer.Clock) schemaTimer {
+	t := schemaTimer{clock: clock, due: make(chan struct{}, 1)}
+	t.Timer = t.clock.NewTimer(func() { t.due <- struct{}{} }) // it is set after due was read
+	t.set()
+	return t
+}
+
+func (t schemaTimer) set() { t.Set(t.clock.Now().Add(schemaInterval)) }
+
+// fitAgain reports whether disabled routes fit the schemas of the cluster now, so that a reload
+// enables them.
+func (u *unfit) fitAgain(ctx context.Context, opts *Options, client *informer.Client) bool {
+	disabled := u.all()
+	if len(disabled) == 0 {
+		return false
+	}
+	in := inputOf(*opts)
+	in.Unfit = u.disabled
+	p, problems := opts.Dependencies.Plans.Plan(ctx, in, opts.Components, func(config.Cluster) (*informer.Client, error) { return client, nil })
+	if len(problems) > 0 || len(p.Unfit) >= len(disabled) {
+		return false
+	}
+	opts.Log.Info("reloading, because disabled routes fit the schemas of the cluster again", "routes", len(disabled)-len(p.Unfit))
+	return true
 }
 
 // leavesOut returns which routes a start may leave out: all, if the state folder is that of an

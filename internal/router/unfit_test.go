@@ -5,10 +5,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -72,6 +75,17 @@ routes:
 			t.Error(text)
 		}
 		r.change(config, true, "the former one continues") // it was not disabled before
+	})
+	t.Run("repaired", func(t *testing.T) {
+		must.Succeed(t, os.WriteFile(file, []byte(config), 0o600))
+		r := startReloadingFile(t, file, &journal{}, timer.Scaled(time.Now(), 600))
+		r.logs("a route does not fit the schemas of the cluster")
+		field.Store("size")
+		r.logs("disabled routes fit the schemas of the cluster again")
+		r.logs("msg=reloaded")
+		if text := r.get(t, "/readyz?verbose"); strings.Contains(text, "routes/big") {
+			t.Error(text)
+		}
 	})
 }
 
