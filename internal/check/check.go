@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -101,7 +102,7 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 		found.Warnings = slices.Concat(found.Warnings, p.Warnings, p.Optional)
 	}
 	if client != nil {
-		found.connect(ctx, path, client, p, components)
+		found.connect(ctx, path, client, p, components, known.Failed)
 	} else {
 		found.Warnings = append(found.Warnings, conditional(rbac.Of(p.Config, components, ""))...)
 	}
@@ -109,8 +110,9 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 	return found
 }
 
-// connect adds the findings about the cluster and the destinations of sinks.
-func (f *Findings) connect(ctx context.Context, path string, client *informer.Client, p *compile.Plan, components compile.Components) {
+// connect adds the findings about the cluster and the destinations of sinks. reported is the reason
+// why the cluster does not answer that is a problem already; nil: there is none.
+func (f *Findings) connect(ctx context.Context, path string, client *informer.Client, p *compile.Plan, components compile.Components, reported error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	valid := len(f.Problems) == 0
@@ -120,7 +122,9 @@ func (f *Findings) connect(ctx context.Context, path string, client *informer.Cl
 	access := Access(ctx, client, undecided(rbac.Of(p.Config, components, pod.Namespace), p.Config), path)
 	f.Roles = access.Roles
 	f.Problems = append(f.Problems, access.Problems...)
-	f.Warnings = append(f.Warnings, access.Warnings...)
+	f.Warnings = append(f.Warnings, slices.DeleteFunc(access.Warnings, func(w config.Problem) bool {
+		return reported != nil && strings.HasSuffix(w.Message, reported.Error())
+	})...)
 	f.Warnings = append(f.Warnings, emptySelectors(ctx, client, p.Config)...)
 	if valid { // kinds cannot interpret an invalid configuration
 		f.Warnings = append(f.Warnings, probeAll(ctx, p.Config.Handlers, components.Handlers)...)

@@ -1,6 +1,9 @@
 package check_test
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,4 +144,26 @@ func write(t *testing.T, text string) string {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
+}
+
+// TestDeadClusterOnce: check -connect names a cluster that does not answer once, although it asks for
+// the schemas and for the rights.
+func TestDeadClusterOnce(t *testing.T) {
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	folder := t.TempDir()
+	kubeconfig, path := filepath.Join(folder, "kubeconfig"), filepath.Join(folder, "config.yaml")
+	must.Succeed(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: %q}}],
+contexts: [{name: c, context: {cluster: c}}], current-context: c}`, gone.URL), 0o600))
+	must.Succeed(t, os.WriteFile(path, fmt.Appendf(nil, `
+version: 1
+cluster: {name: test, kubeconfig: %q}
+sources: {pods: {resource: v1/pods}}
+sinks: {out: {fake: {}}}
+routes: [{name: r, from: pods, to: out}]
+`, kubeconfig), 0o600))
+	found := check.File(t.Context(), path, components(), check.Options{Connect: true})
+	if text := found.Problems.Error() + "\n" + found.Warnings.Error(); strings.Count(text, gone.URL) != 1 || len(found.Problems) != 1 {
+		t.Errorf("the cluster is not named once:\n%s", text)
+	}
 }
