@@ -28,6 +28,7 @@ func Table() []Metric {
 	m.SetState(State{Limit: 1, Room: func() (int64, bool) { return 0, true }})
 	m.SetLeads(false)
 	m.SetRefused(nil, nil)
+	m.SetSecrets(func() int { return 0 })
 	slices.SortFunc(m.table, func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
 	return m.table
 }
@@ -53,6 +54,13 @@ func (m *Metrics) SetState(s State) {
 			return math.NaN()
 		})
 	}
+}
+
+// SetSecrets registers the number of secrets without a value. It is called at most once.
+func (m *Metrics) SetSecrets(missing func() int) {
+	m.computed("config_missing_secrets", "Secrets of the configuration that have no value now: a missing file or variable. router status names them.", func() float64 {
+		return float64(missing())
+	})
 }
 
 // SetLeads registers the metric of the role in a fleet. It is called at most once.

@@ -90,6 +90,7 @@ func (r *router) open(ctx context.Context) error {
 		r.letters.Use(r.State.Letters, r.Pipeline, r.synced)
 	}
 	r.objects.Store(r.Set.Inventory())
+	r.Metrics.SetSecrets(func() int { return len(r.objects.Load().SecretChecks()) })
 	if err := r.openProbes(ctx); err != nil {
 		return err
 	}

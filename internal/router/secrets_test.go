@@ -38,6 +38,9 @@ routes: [{name: a, from: pods, to: [one, two]}]
 		!strings.Contains(status, "fake.token has no value here: secret file "+first+" cannot be read") {
 		t.Errorf("got %s\n%s", ready, status)
 	}
+	if _, metrics := get(t, r.probes+"/metrics"); !strings.Contains(metrics, "deltarouter_config_missing_secrets 1\n") {
+		t.Error("the metric does not count the missing secret")
+	}
 	must.Succeed(t, os.Rename(second, first))
 	if ready, _ := show(); strings.Contains(ready, "sinks/one") || !strings.Contains(ready, "[-]sinks/two: not ok") {
 		t.Errorf("got %s", ready)
