@@ -102,15 +102,19 @@ func (db *DB) Backlog(name string) (d Backlog, err error) {
 	return d, err
 }
 
-// BacklogBytes returns the bytes of the backlog of a route on disk, and of the backlogs of all
-// routes, as of the last transaction.
-func (db *DB) BacklogBytes(name string) (route, all int64) {
+// BacklogBytes returns the bytes of the backlog of a route on disk, of the backlogs of all routes of
+// its [Owner], and of those of all routes, as of the last transaction.
+func (db *DB) BacklogBytes(name string) (route, owned, all int64) {
 	db.mu.RLock()
 	defer db.mu.RUnlock()
-	for _, w := range db.backlogs {
+	owner := Owner(name)
+	for other, w := range db.backlogs {
 		all += w.bytes
+		if owner != "" && Owner(other) == owner {
+			owned += w.bytes
+		}
 	}
-	return db.backlogs[bucketName(name)].bytes, all
+	return db.backlogs[bucketName(name)].bytes, owned, all
 }
 
 // backlogs weighs the backlog of each route.

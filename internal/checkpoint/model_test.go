@@ -189,7 +189,7 @@ func (m *model) check(t *rapid.T, db *checkpoint.DB) {
 			t.Fatalf("route %s owes %d, want %d, %v", name, len(got), len(m.routes[name]), err)
 		}
 		backlog, err := db.Backlog(name)
-		if route, all := db.BacklogBytes(name); err != nil || backlog.N != len(got) || route != backlog.Bytes || all < route || route < int64(24*len(got)) {
+		if route, owned, all := db.BacklogBytes(name); err != nil || owned != 0 || backlog.N != len(got) || route != backlog.Bytes || all < route || route < int64(24*len(got)) {
 			t.Fatalf("route %s owes %+v, %d of %d bytes, want %d, %v", name, backlog, route, all, len(got), err)
 		}
 		if n := len(got); n > 0 {

@@ -33,6 +33,9 @@ type Config struct {
 	// the bytes that all routes together may have pending on disk; beyond it Overflow applies. 0:
 	// only Route.Disk applies
 	MaxDisk int64
+	// the bytes that all routes of an owner, see [checkpoint.Owner], may have pending in memory,
+	// where each route may have one delta anyway, and on disk. 0: no limit
+	OwnedMemory, OwnedDisk int64
 	// the bytes that a route may hold in memory on their way to the disk; beyond it the source
 	// waits for the disk. 0: 16 MiB
 	InFlight int64
@@ -96,6 +99,7 @@ func newEnv(p *Pipeline) *route.Env {
 		e.Complaints = complaints.New(c.Log)
 	}
 	e.Env = backlog.Env{Clock: c.Clock, InFlight: c.InFlight, MaxDisk: c.MaxDisk, Refused: c.Refused, Tracer: c.Tracer}
+	e.Shares.Memory, e.Shares.Disk = c.OwnedMemory, c.OwnedDisk
 	if c.Store != nil {
 		e.Soon = c.Store.Soon
 	}

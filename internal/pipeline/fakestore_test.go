@@ -149,11 +149,14 @@ func (k *flakyStore) ReadRoute(route string, part checkpoint.Part) ([]checkpoint
 // entryBytes is the approximate size of a delta in these tests, in memory and on disk.
 const entryBytes = 500
 
-func (k *flakyStore) weigh(route string) (bytes, all int64) {
+func (k *flakyStore) weigh(route string) (bytes, owned, all int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, pending := range k.fakeStore {
+	for name, pending := range k.fakeStore {
 		all += int64(len(pending)) * entryBytes
+		if owner := checkpoint.Owner(name); owner != "" && owner == checkpoint.Owner(route) {
+			owned += int64(len(pending)) * entryBytes
+		}
 	}
-	return int64(len(k.fakeStore[route])) * entryBytes, all
+	return int64(len(k.fakeStore[route])) * entryBytes, owned, all
 }

@@ -75,13 +75,13 @@ func (p *Pipeline) Dirty() []checkpoint.RouteCut {
 }
 
 // Saved is called when everything that [Pipeline.Dirty] has returned is on disk. backlog returns
-// the bytes on disk of the route of an id, and of all routes.
-func (p *Pipeline) Saved(backlog func(id string) (bytes, all int64)) {
+// the bytes on disk of the route of an id, of all routes of its owner, and of all routes.
+func (p *Pipeline) Saved(backlog func(id string) (bytes, owned, all int64)) {
 	p.mu.Lock()
 	for _, r := range p.now.Load().routes {
-		bytes, all := backlog(r.Config().ID)
+		bytes, owned, all := backlog(r.Config().ID)
 		p.shared.OnDisk.Store(all)
-		r.Saved(bytes)
+		r.Saved(bytes, owned)
 	}
 	p.mu.Unlock()
 	p.shared.Chains.Saved()

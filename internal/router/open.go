@@ -37,6 +37,13 @@ type router struct {
 	expressions *compile.Expressions // of all plans
 }
 
+// What the pending deltas of all routes of an include or namespace may have together: bytes in
+// memory, and a share, as 1/n, of what all backlogs may have on disk.
+const (
+	ownedMemory = 64 << 20
+	ownedSpill  = 4
+)
+
 // open opens everything, downstream first, so that every delta finds its receiver.
 func (r *router) open(ctx context.Context) error {
 	var err error
@@ -75,9 +82,11 @@ func (r *router) open(ctx context.Context) error {
 		return err
 	}
 	delivering := pipeline.Config{Routes: r.Set.Routes(), Given: r.Taps.Passed, Refused: r.Taps.Refused, Tracer: &r.tracing.tracer, Permit: r.opts.term.permit()}
+	delivering.OwnedMemory = ownedMemory
 	if r.State != nil {
 		delivering.DeadLetters = r.State.Letters
 		delivering.MaxDisk = int64(r.Set.Plan.Config.State.MaxSize) / state.SpillShare
+		delivering.OwnedDisk = delivering.MaxDisk / ownedSpill
 	}
 	if err := r.OpenPipeline(delivering); err != nil {
 		return err

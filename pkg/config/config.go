@@ -99,7 +99,7 @@ type Cluster struct {
 // State configures the state on disk.
 type State struct {
 	Dir     string `yaml:"dir,written" doc:"Folder of the state, created if it does not exist. A folder that every user can write to, such as a tmpfs or an emptyDir, is rejected: name a folder in it. Empty: the state is lost when the process ends."`
-	MaxSize Size   `yaml:"maxSize" default:"8Gi" min:"1Mi" doc:"Maximum size of the state file. When it is reached, new deltas wait. The pending deltas of all routes may use half of it, and the dead letters a quarter, of which those of an included file or of the Routes of a namespace have a sixteenth of it at most."`
+	MaxSize Size   `yaml:"maxSize" default:"8Gi" min:"1Mi" doc:"Maximum size of the state file. When it is reached, new deltas wait. The pending deltas of all routes may use half of it, and the dead letters a quarter; those of an include, or of the Routes of a namespace, may use an eighth and a sixteenth of it."`
 
 	DeadLetters DeadLetters `yaml:"deadLetters" doc:"The limits of the dead letters."`
 }

@@ -29,6 +29,7 @@ type Env struct {
 	InFlight int64 // bytes of deltas that one route may have on their way to the disk
 	MaxDisk  int64 // bytes that all routes together may have on disk; 0: no limit
 	OnDisk   atomic.Int64
+	Shares   Shares        // of the owners of routes
 	Tracer   *trace.Tracer // nil: deltas are not traced
 	// Refused is called with a delta that passed the filter of a route and does not reach its
 	// sinks, see pipeline.Config.
@@ -134,10 +135,10 @@ func (b *Backlog) Enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
 		b.spill(d, unseen)
 	// filter and keys are evaluated later, or again, because the order of the deltas counts
 	case !b.AllPlaced:
-		b.overflow(b.Add(queue.Item{Delta: d, From: queue.Live, Unseen: !edge || unseen, Limit: queue.Limit{Pass: pass}}), b.config.Bound())
+		b.overflow(b.Add(queue.Item{Delta: d, From: queue.Live, Unseen: !edge || unseen, Limit: queue.Limit{Pass: pass}}), b.Room.Bound())
 	default:
 		limit := queue.Limit{Later: !unseen && b.limiter.later(d), Pass: pass}
-		b.overflow(b.place(b.Add(queue.Item{Delta: d, From: queue.Live, Unseen: true, Limit: limit}), v), b.config.Bound())
+		b.overflow(b.place(b.Add(queue.Item{Delta: d, From: queue.Live, Unseen: true, Limit: limit}), v), b.Room.Bound())
 	}
 }
 

@@ -42,6 +42,7 @@ func (b *Backlog) coalesce(e *queue.Entry) bool {
 // bytes are at their limit and newest is larger than all of them.
 func (b *Backlog) dropFor(newest *queue.Entry) {
 	head, tail := &b.Queue.Head, &b.Queue.Tail
+	bound := b.Room.Bound()
 	for bytes := newest.Bytes(); ; {
 		oldest := b.Queue.OldestUntried()
 		if oldest == nil {
@@ -56,7 +57,7 @@ func (b *Backlog) dropFor(newest *queue.Entry) {
 		b.Queue.Remove(oldest)
 		b.config.Count.Dropped.Inc()
 		b.config.Count.Errors("overflow").Inc()
-		if bytes <= 0 || head.Bytes()+tail.Bytes() < b.config.Bytes {
+		if bytes <= 0 || head.Bytes()+tail.Bytes() < bound.Bytes {
 			return
 		}
 	}

@@ -35,6 +35,7 @@ func (b *Backlog) Restore(pending []checkpoint.Pending, of checkpoint.Backlog) e
 	case b.Queue.Changes.Any():
 		return errors.New("it has pending deltas already")
 	}
+	pending = b.Room.first(pending)
 	b.Queue.Restore(numbers(pending), of.Last, max(0, of.N-len(pending)), of.Bytes)
 	for _, o := range pending {
 		b.readmit(o)

@@ -34,10 +34,12 @@ func (b *Backlog) spill(d *event.Delta, unseen bool) {
 	}
 }
 
-// Saved is called after a cut. It drops from memory the entries that are on disk. If the route
+// Saved is called after a cut, with the bytes on disk of the route and of all routes of its owner.
+// It drops from memory the entries that are on disk. If the route
 // exceeds its bound on disk, it keeps them, so that they are coalesced further and written again.
-func (b *Backlog) Saved(onDisk int64) {
+func (b *Backlog) Saved(onDisk, owned int64) {
 	b.Rules.Saved()
+	b.Room.of.saved(owned)
 	b.config.Count.Disk.Set(float64(onDisk))
 	b.Queue.Written(onDisk, b.Room.fits(onDisk), checkpoint.Whole)
 	b.Room.DiskLate = b.Room.DiskLate && b.Queue.Tail.Bytes() >= b.env.InFlight
@@ -47,10 +49,10 @@ func (b *Backlog) Saved(onDisk int64) {
 // disk. ok is false if there is none, or no room for it. Spilled deltas that are still in memory
 // move to the head without reading; moved reports whether any did.
 func (b *Backlog) NextPart() (part queue.Part, n int, moved, ok bool) {
-	if moved = b.Queue.Promote(b.config.Bound()); moved {
+	if moved = b.Queue.Promote(b.Room.Bound()); moved {
 		b.AllPlaced = false
 	}
-	free, head := b.config.Bound(), &b.Queue.Head
+	free, head := b.Room.Bound(), &b.Queue.Head
 	free.Entries, free.Bytes = min(chunk, free.Entries-head.Len()), free.Bytes-head.Bytes()
 	part, n, ok = b.Queue.Tail.NextPart(free)
 	return part, n, moved, ok

@@ -3,6 +3,8 @@ package queue
 import (
 	"iter"
 	"time"
+
+	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 // deltaBytes is the size of an entry without the JSON of its objects and the data of its events.
@@ -118,6 +120,9 @@ type Bound struct {
 
 // Bytes returns the bytes of memory that the entry takes, see [Head.Weigh].
 func (e *Entry) Bytes() int64 { return e.bytes }
+
+// Bytes returns the bytes of memory that a delta takes in an entry, with both of its objects.
+func Bytes(d *event.Delta) int64 { return (&Entry{Delta: d}).size() }
 
 // Bytes returns the bytes that the entries take, as of the last change of each.
 func (h *Head) Bytes() int64 { return h.bytes }

@@ -154,5 +154,6 @@ func (r *Route) Retire() bool {
 		return false
 	}
 	r.backlog.Rules.Close()
+	r.backlog.Room.Leave()
 	return true
 }

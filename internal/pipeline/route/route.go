@@ -172,10 +172,10 @@ func (r *Route) Dirty() checkpoint.RouteCut {
 
 // Saved is called when everything that Dirty has returned is on disk, where the route takes onDisk
 // bytes.
-func (r *Route) Saved(onDisk int64) {
+func (r *Route) Saved(onDisk, owned int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.backlog.Saved(onDisk)
+	r.backlog.Saved(onDisk, owned)
 	r.changed()
 }
 
