@@ -43,6 +43,27 @@ func Redact(text []byte, secrets []string) []byte {
 	return text
 }
 
+// Hide returns err with a text without the secrets (see [Secrets]). What err wraps stays.
+func Hide(err error, secrets []string) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if hidden := string(Redact([]byte(text), secrets)); hidden != text {
+		return &hiddenError{hidden, err}
+	}
+	return err
+}
+
+// hiddenError is an error whose text would repeat a secret.
+type hiddenError struct {
+	text string
+	err  error
+}
+
+func (e *hiddenError) Error() string { return e.text }
+func (e *hiddenError) Unwrap() error { return e.err }
+
 // withoutPart removes a prefix of a secret from the end of body.
 func withoutPart(body []byte, secrets []string) []byte {
 	for _, s := range secrets {

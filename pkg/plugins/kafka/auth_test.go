@@ -73,6 +73,27 @@ func TestDenied(t *testing.T) {
 	sinktest.Complains(t, open(t, mute, ", timeout: 500ms"+more), all, "AUTHORIZATION_FAILED")
 }
 
+// TestEchoedPassword: no error contains the password, even if the broker repeats it.
+func TestEchoedPassword(t *testing.T) {
+	// Guarantee: answers-leak
+	c := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "router", "s3cret"))
+	says := `Authentication failed: "s3cret-pa55word" is wrong`
+	c.ControlKey(int16(kmsg.SASLAuthenticate), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		answer := request.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		answer.ErrorCode, answer.ErrorMessage = kerr.SaslAuthenticationFailed.Code, &says
+		return answer, nil, true
+	})
+	more := ", sasl: {mechanism: plain, user: router, password: s3cret-pa55word}"
+	errs := open(t, c, ", timeout: 500ms"+more).Write(t.Context(), sinktest.Events(t, "web", 1, 20))
+	probed := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more)))
+	for _, err := range append(errs, probed) {
+		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "SASL_AUTHENTICATION_FAILED") {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
 // TestTLS: the sink verifies the brokers' certificate, presents its own, and reads the files again
 // for each connection.
 func TestTLS(t *testing.T) {

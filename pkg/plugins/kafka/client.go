@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/deltarouter/deltarouter/internal/httpsink"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -69,6 +70,15 @@ func (s *saslConfig) mechanism() sasl.Mechanism {
 	return scram.Sha512(scrammed)
 }
 
+// hide returns err without the password, which a broker, or another host in its place, may repeat.
+func (c *sinkConfig) hide(err error) error {
+	password, missing := c.SASL.Password.Value()
+	if missing != nil {
+		return err
+	}
+	return httpsink.Hide(err, httpsink.Secrets(nil, nil, password))
+}
+
 // dial connects with the present content of the TLS files. It has a timeout, because the client
 // does nothing else with the broker in the meantime.
 func (c *sinkConfig) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -106,7 +116,7 @@ func (kind) Probe(ctx context.Context, node config.Node) error {
 	request.Topics = append(request.Topics, topic)
 	answer, err := request.RequestWith(ctx, client)
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.Brokers[0], w.explain(err, begin))
+		return c.hide(fmt.Errorf("%s: %w", c.Brokers[0], w.explain(err, begin)))
 	}
 	for _, t := range answer.Topics {
 		if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
@@ -136,7 +146,7 @@ func (kind) MaxEvent(ctx context.Context, node config.Node) (bytes int64, settin
 	request.Resources = append(request.Resources, topic)
 	answer, err := request.RequestWith(ctx, client)
 	if err != nil {
-		return 0, "", err
+		return 0, "", c.hide(err)
 	}
 	bytes = int64(c.MaxBytes)
 	for _, r := range answer.Resources {

@@ -138,7 +138,7 @@ func (s *sink) renew(ctx context.Context) {
 }
 
 func (s *sink) named(err error) error {
-	return fmt.Errorf("kafka %q: topic %s at %s: %w", s.name, s.config.Topic, s.config.Brokers[0], err)
+	return s.config.hide(fmt.Errorf("kafka %q: topic %s at %s: %w", s.name, s.config.Topic, s.config.Brokers[0], err))
 }
 
 // record returns the record of an event, a CloudEvent in binary mode.

@@ -2,12 +2,14 @@ package kubernetes
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -25,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/deltarouter/deltarouter/internal/httpsink"
 	"github.com/deltarouter/deltarouter/internal/kubehttp"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -71,12 +74,42 @@ func newAPI(c *sinkConfig, env plugins.SinkEnv) (*api, error) {
 	default:
 		return nil, errors.New("the router has no cluster here: set kubeconfig")
 	}
+	concealing := *client
+	concealing.Transport = &concealer{cmp.Or[http.RoundTripper](client.Transport, http.DefaultTransport)}
+	client = &concealing
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	cfg.QPS, cfg.WarningHandler = -1, rest.NoWarnings{}
 	a.client, err = rest.UnversionedRESTClientForConfigAndClient(cfg, client)
 	return a, err
+}
+
+// concealer removes the credentials of a request from the answer that refuses it, which becomes the
+// text of an error.
+type concealer struct{ base http.RoundTripper }
+
+// maxRefusal bounds the text of a refusal that is read, in bytes.
+const maxRefusal = 64 << 10
+
+// RoundTrip implements [http.RoundTripper]. The request of the response has the headers that were
+// sent.
+func (c *concealer) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := c.base.RoundTrip(r)
+	if err != nil || resp.StatusCode < http.StatusBadRequest || resp.Request == nil {
+		return resp, err
+	}
+	secrets := httpsink.Secrets(nil, resp.Request.Header.Values("Authorization"))
+	if len(secrets) == 0 {
+		return resp, nil
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
+	if closed := resp.Body.Close(); err != nil || closed != nil {
+		return nil, errors.Join(err, closed)
+	}
+	body = httpsink.Redact(body, secrets)
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return resp, nil
 }
 
 // load reads the sink's own kubeconfig.

@@ -184,7 +184,13 @@ func nested(o *unstructured.Unstructured, path ...string) (string, bool, error) 
 // place, repeats it.
 func TestEchoedToken(t *testing.T) {
 	// Guarantee: answers-leak
-	for name, beginning := range map[string]string{"no HTTP": "", "in a header": "HTTP/1.1 200 OK\r\n", "in a length": "HTTP/1.1 200 OK\r\nContent-Length: "} {
+	end := map[string]string{"no HTTP": "\r\n\r\n", "in a header": "\r\n\r\n", "in a length": "\r\n\r\n", "in a message": `"}`}
+	for name, beginning := range map[string]string{
+		"no HTTP": "", "in a header": "HTTP/1.1 200 OK\r\n", "in a length": "HTTP/1.1 200 OK\r\nContent-Length: ",
+		"in a text": "HTTP/1.1 401 Unauthorized\r\nConnection: close\r\nContent-Type: text/plain\r\n\r\n",
+		"in a message": "HTTP/1.1 503 Unavailable\r\nConnection: close\r\nContent-Type: application/json\r\n\r\n" +
+			`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"ServiceUnavailable","code":503,"message":"no backend for `,
+	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if err != nil {
@@ -192,7 +198,7 @@ func TestEchoedToken(t *testing.T) {
 				return
 			}
 			defer conn.Close()
-			_, _ = conn.Write([]byte(beginning + r.Header.Get("Authorization") + "\r\n\r\n"))
+			_, _ = conn.Write([]byte(beginning + r.Header.Get("Authorization") + end[name]))
 		}))
 		defer s.Close()
 		sink := open(t, "allow: [{resource: v1/configmaps, namespaces: [default], verbs: [delete]}]", env(t, &rest.Config{Host: s.URL, BearerToken: "s3cr3t"}))

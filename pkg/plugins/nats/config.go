@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/httpsink"
 	"github.com/deltarouter/deltarouter/internal/natsconn"
 	"github.com/deltarouter/deltarouter/internal/tlsfiles"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -108,3 +109,25 @@ func (c *sinkConfig) names() string {
 	}
 	return fmt.Sprintf("%s and %d more", c.Servers[0], len(c.Servers)-1)
 }
+
+// hide returns err without the credentials, which a server, or another host in its place, may
+// repeat.
+func (c *sinkConfig) hide(err error) error {
+	var secrets []string
+	for _, s := range []config.Secret{c.Auth.Token, c.Auth.Password, c.Auth.NKey, c.Auth.Creds} {
+		value, missing := s.Value()
+		if missing != nil {
+			continue
+		}
+		secrets = append(secrets, value)
+		for word := range strings.FieldsSeq(value) { // of creds: the token and the seed
+			if len(word) >= leastCredential {
+				secrets = append(secrets, word)
+			}
+		}
+	}
+	return httpsink.Hide(err, httpsink.Secrets(nil, nil, secrets...))
+}
+
+// leastCredential is less than the length of a token or seed in the file of creds, in bytes.
+const leastCredential = 32

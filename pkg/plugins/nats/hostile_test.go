@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"log/slog"
@@ -84,5 +85,34 @@ func TestComplaints(t *testing.T) {
 	}
 	if len(errs) != 1 || len(plugins.Bound(errs[0]).Error()) > 1<<10 {
 		t.Errorf("got %.300v", errs)
+	}
+}
+
+// TestEchoedToken: no error contains the token, even if the server, or another host in its place,
+// repeats it.
+func TestEchoedToken(t *testing.T) {
+	// Guarantee: answers-leak
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(conn, `INFO {"server_id":"a","version":"2.10.0","max_payload":1000,"auth_required":true,"headers":true}`+"\r\n")
+			line, _ := bufio.NewReader(conn).ReadString('\n') // an error is an empty line
+			fmt.Fprintf(conn, "-ERR '%s'\r\n", strings.ReplaceAll(strings.TrimSpace(line), "'", ""))
+			_ = conn.Close()
+		}
+	}()
+	config := fmt.Sprintf("servers: nats://%s\nauth: {token: s3cr3t-t0ken}\n", listener.Addr())
+	errs := open(t, config).Write(t.Context(), plugintest.Events(t)[:1])
+	probed := nats.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config))
+	for _, err := range append(errs, probed) {
+		if err == nil || plugins.ClassOf(err) == plugins.Rejected || strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), "[redacted]") {
+			t.Errorf("got %v", err)
+		}
 	}
 }

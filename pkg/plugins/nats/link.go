@@ -42,7 +42,7 @@ func dial(ctx context.Context, c *sinkConfig, complain func(error)) (*link, erro
 		nats.FlusherTimeout(min(c.Timeout, maxFlush)), nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(2),
 		nats.ClosedHandler(func(*nats.Conn) { close(l.closed) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			err = plugins.Bound(err)
+			err = plugins.Bound(c.hide(err))
 			l.complain.Store(&err)
 			complain(err)
 		}))
@@ -55,7 +55,7 @@ func dial(ctx context.Context, c *sinkConfig, complain func(error)) (*link, erro
 		err = d.err // it has the reason
 	}
 	if err != nil {
-		return nil, err
+		return nil, c.hide(err)
 	}
 	if l.js, err = jetstream.New(l.conn, jetstream.WithDefaultTimeout(c.Timeout)); err != nil {
 		l.conn.Close()

@@ -73,7 +73,7 @@ func (s *sink) Write(ctx context.Context, events []event.Event) []error {
 }
 
 func (s *sink) named(err error) error {
-	return fmt.Errorf("nats %q: %s: %w", s.name, s.config.names(), err)
+	return s.config.hide(fmt.Errorf("nats %q: %s: %w", s.name, s.config.names(), err))
 }
 
 // connect returns the connection, and opens one if necessary.
@@ -276,7 +276,7 @@ func (kind) Probe(ctx context.Context, node config.Node) error {
 	defer cancel()
 	if c.Stream.Name != "" && !c.Stream.Create {
 		if _, err = link.js.Stream(ctx, c.Stream.Name); err != nil {
-			err = fmt.Errorf("stream %s: %w", c.Stream.Name, err)
+			err = c.hide(fmt.Errorf("stream %s: %w", c.Stream.Name, err))
 		}
 	}
 	return errors.Join(err, link.close(ctx))
