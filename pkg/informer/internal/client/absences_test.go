@@ -61,3 +61,28 @@ func TestAbsences(t *testing.T) {
 		t.Errorf("%v; requested %v: an answer was too old", err, requests)
 	}
 }
+
+// TestSpare: a probe finds out whether other requests need the limit of requests.
+func TestSpare(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{}`)
+	}))
+	defer server.Close()
+	for _, test := range []struct {
+		qps    float32
+		burst  int
+		wants  bool
+		before int
+	}{{qps: 0, wants: true, before: 9}, {qps: 1e-6, burst: 4, wants: true, before: 1}, {qps: 1e-6, burst: 4, wants: false, before: 3}, {qps: 1e-6, burst: 1, wants: false, before: 1}} {
+		c, err := For(&rest.Config{Host: server.URL, QPS: test.qps, Burst: test.burst})
+		must.Succeed(t, err)
+		for range test.before {
+			var into any
+			must.Succeed(t, c.GetJSON(t.Context(), "apis", &into))
+		}
+		if got := c.Spare(); got != test.wants {
+			t.Errorf("%v: %v", test, got)
+		}
+		c.Close()
+	}
+}

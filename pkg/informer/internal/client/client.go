@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -42,7 +42,7 @@ const (
 type Client struct {
 	base  *url.URL
 	http  *http.Client
-	limit flowcontrol.RateLimiter // nil: none
+	limit *rate.Limiter // nil: none
 }
 
 // New returns a client of the configured kubeconfig and context. If none is configured, it uses the
@@ -83,7 +83,7 @@ func connect(load loader) (*Client, error) {
 	// A timeout would end watches; each request has its own.
 	c := &Client{base: base, http: &http.Client{Transport: transport}}
 	if cfg.QPS > 0 {
-		c.limit = flowcontrol.NewTokenBucketRateLimiter(cfg.QPS, max(cfg.Burst, 1))
+		c.limit = rate.NewLimiter(rate.Limit(cfg.QPS), max(cfg.Burst, 1))
 	}
 	return c, nil
 }
@@ -135,6 +135,12 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // ErrSlow says that an answer, or the next part of it, took too long.
 var ErrSlow = errors.New("the API server did not answer in time")
+
+// Spare reports whether a request now delays no others: the limit of requests is used by half at
+// most.
+func (c *Client) Spare() bool {
+	return c.limit == nil || c.limit.Tokens() > float64(c.limit.Burst())/2
+}
 
 // Get sends a GET request and returns the response if its status is 200; any other status becomes
 // an *apierrors.StatusError. The caller closes the body. The request and the reads of the body end

@@ -18,6 +18,9 @@ import (
 // listed.
 const rightsFor = 10 * time.Minute
 
+// maxDeferred is how long a probe waits for other requests, in multiples of the interval of probes.
+const maxDeferred = 4
+
 // Probes are the probes of one API server. All watches of a resource share them, whatever their
 // namespaces, selectors and formats: with 200 watches the API server still receives one request per
 // round. If a client may not list the objects in all namespaces, it is one for each namespace. It is
@@ -48,7 +51,8 @@ type scope struct {
 
 // rounds are the probes of one scope. A round probes once for all watches that are open.
 type rounds struct {
-	turn chan struct{} // held during a round
+	turn chan struct{} // held during a round; guards sent
+	sent time.Time     // the time of the last probe, or of the first opening of a watch
 	// the last round, guarded by the lock of the Probes
 	begun  time.Time
 	answer answer
@@ -140,7 +144,7 @@ func (s *Probes) roundsOf(p *prober) (scope, *rounds) {
 	all := s.shared[p.cfg.Target.GVR]
 	of := all.scopeOf(p)
 	if all.rounds[of] == nil {
-		all.rounds[of] = &rounds{turn: make(chan struct{}, 1)}
+		all.rounds[of] = &rounds{turn: make(chan struct{}, 1), sent: time.Now()}
 	}
 	return of, all.rounds[of]
 }
@@ -201,9 +205,10 @@ func (s *Probes) probe(ctx context.Context, p *prober, r *rounds, of scope, watc
 			views = append(views, v)
 		}
 	}
-	if len(views) == 0 && !asks {
+	if !asks && (len(views) == 0 || !p.cfg.Client.Spare() && time.Since(r.sent) < maxDeferred*p.cfg.ProbeInterval) {
 		return
 	}
+	r.sent = begun
 	a, err := p.probe(ctx, of)
 	if ctx.Err() != nil {
 		return // another watch has to begin it again
