@@ -224,6 +224,9 @@ func printFleet(out io.Writer, f *api.FleetStatus) error {
 		}
 		cli.Printf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", name, m.Role, behind, since, dash(m.Version), dash(config))
 	}
+	if f.Unsigned {
+		cli.Printf(w, "There are no fleet.keys: this process trusts all that it finds in NATS.\n")
+	}
 	return w.Flush()
 }
 

@@ -25,10 +25,10 @@ func NotSilenced(warnings config.Problems, cfg *config.Config) config.Problems {
 }
 
 // Notes returns the warnings that `router check` prints about a plan of a valid configuration
-// without a cluster, and that the router logs: those that are not silenced, and the secrets without
-// a value.
+// without a cluster, and that the router logs: those that are not silenced, the secrets without a
+// value, and workers that are trusted like the leader.
 func (p *Plan) Notes() config.Problems {
-	return NotSilenced(slices.Concat(p.Warnings, p.Optional, p.Config.MissingSecrets()), p.Config)
+	return NotSilenced(slices.Concat(p.Warnings, p.Optional, p.Config.MissingSecrets(), p.Config.TrustedWorkers()), p.Config)
 }
 
 // use records the names that the expressions of a configuration refer to.

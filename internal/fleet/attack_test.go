@@ -2,6 +2,10 @@ package fleet_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/deltarouter/deltarouter/internal/fleet"
+	"github.com/deltarouter/deltarouter/internal/fleet/fence"
 	"github.com/deltarouter/deltarouter/internal/fleet/lookup"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sinktest"
@@ -21,11 +26,15 @@ type attacked struct {
 	member, worker, admin *fleet.Conn
 }
 
-func attack(t *testing.T) *attacked {
+// keys are those of the members.
+var keys = fmt.Sprintf("{members: %q}", strings.Repeat("m", 32))
+
+// attack starts a fleet, with fleet.keys or none.
+func attack(t *testing.T, keys string) *attacked {
 	t.Helper()
 	names := fleet.NamesOf("test")
 	s := restricted(t, fleet.Permissions(names, fleet.Member), fleet.Permissions(names, fleet.Worker))
-	a := &attacked{t, connect(t, as(s, "u0")), connectWorker(t, as(s, "u1")), connect(t, as(s, "admin"))}
+	a := &attacked{t, connect(t, as(s, "u0"), keys), connectWorker(t, as(s, "u1")), connect(t, as(s, "admin"))}
 	must.Succeed(t, a.member.Ensure(t.Context()))
 	return a
 }
@@ -40,6 +49,82 @@ func (a *attacked) last(stream, subject string) *nats.Msg {
 	return &nats.Msg{Subject: m.Subject, Data: m.Data, Header: m.Header}
 }
 
+// forge makes JetStream publish a message to any subject: the answer to the read of a value that the
+// worker has written goes there, with the rights of JetStream. It waits until the stream has it.
+func (a *attacked) forge(stream, subject string, body []byte, header nats.Header) {
+	a.t.Helper()
+	s, err := a.admin.JS.Stream(a.t.Context(), stream)
+	must.Succeed(a.t, err)
+	before := s.CachedInfo().State.LastSeq
+	values := a.worker.Names.Values()
+	ack, err := a.worker.JS.PublishMsg(a.t.Context(), &nats.Msg{Subject: "$KV." + values + ".evil.x", Data: body, Header: header})
+	must.Succeed(a.t, err)
+	request, err := json.Marshal(map[string]any{"seq": ack.Sequence})
+	must.Succeed(a.t, err)
+	must.Succeed(a.t, a.worker.NATS.PublishRequest("$JS.API.DIRECT.GET.KV_"+values, subject, request))
+	sinktest.Until(a.t, "the stream has the forged message", func() bool {
+		info, err := s.Info(a.t.Context())
+		return err == nil && info.State.LastSeq > before
+	})
+}
+
+// lead opens a stream as its leader.
+func (a *attacked) lead(stream, subject string) *fence.Publisher {
+	a.t.Helper()
+	p, _, err := fence.Open(a.t.Context(), fence.Config{
+		Conn: a.member.NATS, Stream: stream, Lead: subject, Holder: "leader", Log: slog.New(slog.DiscardHandler),
+		Keys: a.member.Members, Refused: func(err error) { a.member.Refuse(fleet.RefusedLead, err) },
+	})
+	must.Succeed(a.t, err)
+	return p
+}
+
+// TestForgedLeadRecord: a worker that puts a lead record of its own into a stream deposes the leader
+// only if there are no keys.
+func TestForgedLeadRecord(t *testing.T) {
+	// Guarantee: fleet-signed
+	forged, err := json.Marshal(fence.Record{Holder: "evil", ID: "evil", Term: 99})
+	must.Succeed(t, err)
+	rollup := nats.Header{nats.MsgRollup: {nats.MsgRollupSubject}}
+	for name, keys := range map[string]string{"with keys": keys, "without": ""} {
+		t.Run(name, func(t *testing.T) {
+			a := attack(t, keys)
+			n := a.member.Names
+			p := a.lead(n.Cuts(), n.CutsLead())
+			publish := func(p *fence.Publisher) error {
+				_, err := p.Publish(t.Context(), []*nats.Msg{{Subject: n.Frame("log"), Data: []byte("frame")}}, nil)
+				return err
+			}
+			must.Succeed(t, publish(p))
+			first := a.last(n.Cuts(), n.CutsLead())
+			a.forge(n.Cuts(), n.CutsLead(), forged, rollup)
+			if err := publish(p); keys == "" {
+				if !errors.Is(err, fence.ErrDeposed) {
+					t.Fatalf("the attack is not what it was: %v", err)
+				}
+				return
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if n := a.member.Refused.Count(fleet.RefusedLead); n == 0 {
+				t.Error("nothing was refused")
+			}
+			// the next leader has a larger term, and deposes the one before
+			a.forge(n.Cuts(), n.CutsLead(), forged, rollup)
+			second := a.lead(n.Cuts(), n.CutsLead())
+			if second.Term() <= p.Term() || second.Term() > 1<<50 {
+				t.Errorf("term %d follows %d", second.Term(), p.Term())
+			}
+			if err := publish(p); !errors.Is(err, fence.ErrDeposed) {
+				t.Errorf("the former leader: %v", err)
+			}
+			// a signed record of the former leader deposes nobody
+			a.forge(n.Cuts(), n.CutsLead(), first.Data, nats.Header{nats.MsgRollup: {nats.MsgRollupSubject}, fleet.MACHeader: first.Header[fleet.MACHeader]})
+			must.Succeed(t, publish(second))
+		})
+	}
+}
+
 // nothing answers look-ups with nothing.
 type nothing struct{}
 
@@ -52,7 +137,7 @@ func (nothing) LookUp(context.Context, *lookup.Request) (*lookup.Answer, error) 
 // publish, nor to the inbox of a member.
 func TestReplySubject(t *testing.T) {
 	// Guarantee: fleet-replies
-	a := attack(t)
+	a := attack(t, "")
 	n := a.member.Names
 	publish(t, a.member, n.Cuts(), n.CutsLead(), n.Frame("1"))
 	before := a.last(n.Cuts(), n.CutsLead())
@@ -82,7 +167,7 @@ func TestReplySubject(t *testing.T) {
 	if after := a.last(n.Cuts(), n.CutsLead()); string(after.Data) != string(before.Data) {
 		t.Errorf("the lead record is now %q", after.Data)
 	}
-	if text := a.member.Refused.Recent(time.Now()); !strings.Contains(text, `"$JS.API.STREAM.PURGE.DR_test_CUTS"`) {
+	if text := a.member.Refused.Recent(time.Now()); !strings.Contains(text, "which is no inbox of a worker") {
 		t.Errorf("the status has %q", text)
 	}
 	for _, reply := range []string{n.Inbox(fleet.Worker) + ".x", "_INBOX.dr-test.former"} {
@@ -94,7 +179,7 @@ func TestReplySubject(t *testing.T) {
 
 // TestWorkerCannot: a worker reads no answers to members, and asks for no snapshots.
 func TestWorkerCannot(t *testing.T) {
-	a := attack(t)
+	a := attack(t, "")
 	n := a.worker.Names
 	for _, subject := range []string{n.Inbox(fleet.Member) + ".>", "_INBOX.>", n.CutsLead(), n.Lookup()} {
 		sub, err := a.worker.NATS.SubscribeSync(subject)

@@ -29,6 +29,8 @@ type Conn struct {
 
 	// Complaints are the troubles of the connection, and of all that depends on it.
 	Complaints *complaints.Log
+	// Members are the keys of the leader and the standbys; nil: there are none, or it is a worker.
+	Members *Keys
 	// Refused counts what was refused.
 	Refused Refusals
 
@@ -70,6 +72,9 @@ func connect(ctx context.Context, cfg *config.Fleet, role Role, client string, l
 		return nil, err
 	}
 	c := &Conn{Names: NamesOf(cfg.Name), replicas: cfg.Replicas, settings: natsconn.Of(&cfg.NATS), log: log, Complaints: complaints.New(log), closed: make(chan struct{})}
+	if err := c.readKeys(cfg, role); err != nil {
+		return nil, err
+	}
 	options, err := c.settings.Options()
 	if err != nil {
 		return nil, fmt.Errorf("fleet.nats.%w", err)

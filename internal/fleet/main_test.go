@@ -44,10 +44,15 @@ func stop(s *server.Server) {
 	s.WaitForShutdown()
 }
 
-// section returns the section `fleet` of a configuration. nats is the mapping below nats.
-func section(t *testing.T, nats string) *config.Fleet {
+// section returns the section `fleet` of a configuration. nats is the mapping below nats, and keys
+// that below keys, if any.
+func section(t *testing.T, nats string, keys ...string) *config.Fleet {
 	t.Helper()
-	n, problems := config.ParseNode("test.yaml", fmt.Appendf(nil, "{name: test, replicas: 1, nats: %s}", nats))
+	text := fmt.Sprintf("{name: test, replicas: 1, nats: %s}", nats)
+	if len(keys) > 0 && keys[0] != "" {
+		text = fmt.Sprintf("{name: test, replicas: 1, nats: %s, keys: %s}", nats, keys[0])
+	}
+	n, problems := config.ParseNode("test.yaml", []byte(text))
 	var f config.Fleet
 	if problems = append(problems, n.Decode(&f)...); len(problems) > 0 {
 		t.Fatal(problems)
@@ -56,9 +61,9 @@ func section(t *testing.T, nats string) *config.Fleet {
 }
 
 // connect returns a connection with the given mapping below nats.
-func connect(t *testing.T, nats string) *fleet.Conn {
+func connect(t *testing.T, nats string, keys ...string) *fleet.Conn {
 	t.Helper()
-	c, err := fleet.Connect(t.Context(), section(t, nats), "test", slog.New(slog.DiscardHandler))
+	c, err := fleet.Connect(t.Context(), section(t, nats, keys...), "test", slog.New(slog.DiscardHandler))
 	must.Succeed(t, err)
 	t.Cleanup(func() { must.Report(t, c.Close()) })
 	return c

@@ -21,11 +21,14 @@ const recent = time.Hour
 
 // The kinds of what is refused.
 const (
-	RefusedReply = "reply" // a request whose answer would go elsewhere than to an inbox
+	RefusedReply = "reply"      // a request whose answer would go elsewhere than to an inbox
+	RefusedLead  = PurposeLead  // a lead record
+	RefusedFrame = PurposeFrame // a part of a frame of the state file
+	RefusedList  = PurposeList  // the list of the events of a batch
 )
 
 // RefusedKinds returns all kinds.
-func RefusedKinds() []string { return []string{RefusedReply} }
+func RefusedKinds() []string { return []string{RefusedReply, RefusedLead, RefusedFrame, RefusedList} }
 
 // Count returns how many of a kind were refused since the start of the process.
 func (r *Refusals) Count(kind string) uint64 {

@@ -176,6 +176,7 @@ func (m *member) openCuts(ctx context.Context, after uint64, failing func(error)
 	n := m.conn.Names
 	return fence.Open(ctx, fence.Config{
 		Conn: m.conn.NATS, Stream: n.Cuts(), Lead: n.CutsLead(), Holder: m.name, Note: note, After: after, Failing: failing, Log: m.log,
+		Keys: m.conn.Members, Refused: func(err error) { m.conn.Refuse(fleet.RefusedLead, err) },
 	})
 }
 
@@ -224,7 +225,7 @@ func (m *member) lead(ctx context.Context, t *term) error {
 
 // shown returns the fleet for the status.
 func (m *member) shown(role string, lag replica.Lag) *api.FleetStatus {
-	s := &api.FleetStatus{Name: m.conn.Names.Fleet(), Member: m.name, Role: role, Leader: m.elector.Leader(), NATS: m.conn.NATS.IsConnected()}
+	s := &api.FleetStatus{Name: m.conn.Names.Fleet(), Member: m.name, Role: role, Leader: m.elector.Leader(), NATS: m.conn.NATS.IsConnected(), Unsigned: m.conn.Members == nil}
 	if lag.Known {
 		seconds := lag.Time.Seconds()
 		s.Checkpoints, s.Behind = lag.Frames, &seconds

@@ -13,7 +13,21 @@ type Fleet struct {
 	NATS     NATS          `yaml:"nats,required" doc:"The NATS servers with JetStream that the fleet stores its streams in."`
 	Replicas int           `yaml:"replicas" default:"3" min:"1" max:"5" doc:"Number of NATS servers that store each stream: 1, 3 or 5. With 1 the loss of one server stops the workers and the replication to the standby."`
 	Lease    time.Duration `yaml:"lease" default:"15s" min:"6s" max:"5m" doc:"Time after which a standby takes over from a leader that does not renew its Lease."`
+	Keys     fleetKeys     `yaml:"keys" doc:"Keys with which the processes of the fleet sign what they store in NATS. Absent: whoever has the credentials of a worker in NATS can do what the leader can. Read at the start."`
 	Wait     bool          `yaml:"wait" doc:"Deliveries that wait for a cut also wait, for at most 1s, until NATS has stored the cut. Otherwise a crash of the leader may lose the last cuts: their deltas are delivered again, and the kv, dead letters and limits of their time are lost."`
+}
+
+// fleetKeys are the keys of a fleet, texts of at least 32 bytes.
+type fleetKeys struct {
+	Members Secret       `yaml:"members" doc:"Key of the leader and the standbys, at least 32 bytes, for the lead records, the frames and the snapshots of the state file. Workers do not need it, and must not have it."`
+	Accept  acceptedKeys `yaml:"accept" doc:"What is accepted beside, to change keys without an interruption."`
+}
+
+// acceptedKeys are further keys with which messages are accepted.
+type acceptedKeys struct {
+	Node     Node   `yaml:",self"`
+	Members  Secret `yaml:"members" doc:"Second key of the leader and the standbys, which verifies and does not sign."`
+	Unsigned bool   `yaml:"unsigned" doc:"Accepts messages without a signature: until all processes have keys, and not longer."`
 }
 
 // NATS is a connection to the servers of one NATS cluster.
@@ -56,6 +70,14 @@ func (f *Fleet) Validate(n Node) (problems Problems) {
 	return problems
 }
 
+// Validate checks that keys are complete.
+func (k *fleetKeys) Validate(n Node) (problems Problems) {
+	if k.Members.IsZero() && (!k.Accept.Members.IsZero() || k.Accept.Unsigned) {
+		problems = append(problems, n.At("accept").Problemf("needs the key that signs: set members"))
+	}
+	return problems
+}
+
 // Validate checks that there is at most one way to authenticate.
 func (c *NATSCredentials) Validate(n Node) Problems {
 	var ways []string
@@ -87,6 +109,26 @@ func (c *Config) checkFleet() (problems Problems) {
 		}
 	}
 	return problems
+}
+
+// TrustedWorkers warns that the workers of a fleet can do what the leader can, because there are no
+// keys.
+func (c *Config) TrustedWorkers() Problems {
+	if c.Fleet == nil || !c.Fleet.Keys.Members.IsZero() && !c.Fleet.Keys.Accept.Unsigned {
+		return nil
+	}
+	for _, r := range c.Routes {
+		if r == nil || r.Workers == nil {
+			continue
+		}
+		w := c.Fleet.Node.Problemf("without keys, whoever has the credentials of a worker in NATS can replace the state of the leader: set keys.members")
+		if !c.Fleet.Keys.Members.IsZero() {
+			w = c.Fleet.Keys.Accept.Node.Problemf("unsigned: whoever has the credentials of a worker in NATS can replace the state of the leader: remove it as soon as all processes have keys")
+		}
+		w.Warning = true
+		return Problems{w}
+	}
+	return nil
 }
 
 // checkWorkers checks that the deltas of a route can be handled outside of the leader.

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/deltarouter/deltarouter/internal/backoff"
+	"github.com/deltarouter/deltarouter/internal/fleet"
 )
 
 // ErrDeposed says that another writer has opened the stream. It is final for a publisher.
@@ -58,6 +59,10 @@ type Config struct {
 	Keep   bool   // the first lead record has the note of the record before it
 	After  uint64 // the term is larger than this one, even if the stream was made again
 	Log    *slog.Logger
+	// Keys sign the lead records. A record without their signature is no record: it is replaced,
+	// after Refused was called with the reason. nil: there are none.
+	Keys    *fleet.Keys
+	Refused func(reason error)
 	// Missing is called when no server has had the stream for a while, so that it can be made again.
 	// Its error is the reason why it cannot be. nil: nothing is made.
 	Missing func(ctx context.Context) error
@@ -106,7 +111,11 @@ func Open(ctx context.Context, config Config) (p *Publisher, before Record, err 
 			if config.Keep {
 				config.Note = found.Note
 			}
-			before, mine = found, p.record(max(found.Term, config.After)+1, 0, config.Note)
+			term := max(found.Term, config.After)
+			if seq > 0 && found.ID == "" { // it replaced a record with an unknown term
+				term = max(term, uint64(time.Now().UnixMilli())) //nolint:gosec // after 1970
+			}
+			before, mine = found, p.record(term+1, 0, config.Note)
 			if p.last, err = p.one(ctx, mine, seq); err == nil {
 				p.term = mine.Term
 				return p, before, nil
@@ -215,6 +224,13 @@ func (p *Publisher) resolve(ctx context.Context, batch uint64) (stored bool, err
 		return false, err
 	case seq == 0:
 		return false, fmt.Errorf("stream %s: %w", p.config.Stream, ErrLeadGone)
+	case found.ID == "" && p.config.Keys != nil: // not of the fleet; the batch is published again, as it may not be stored
+		p.last = seq
+		return false, nil
+	case found.ID != p.id && p.config.Keys != nil && found.Term < p.term: // an old one, stored again
+		p.config.Refused(fmt.Errorf("the lead record of term %d was stored again in term %d", found.Term, p.term))
+		p.last = seq
+		return false, nil
 	case found.ID != p.id:
 		return false, fmt.Errorf("stream %s: %w: %s, term %d", p.config.Stream, ErrDeposed, found.Holder, found.Term)
 	}

@@ -58,7 +58,22 @@ func (p *Publisher) record(term, batch uint64, note []byte) Record {
 func (p *Publisher) message(r Record) (*nats.Msg, error) {
 	body, err := json.Marshal(r)
 	header := nats.Header{nats.MsgRollup: {nats.MsgRollupSubject}}
+	if mac := p.config.Keys.Sign(fleet.PurposeLead, p.config.Lead, "", body); mac != "" {
+		header[fleet.MACHeader] = []string{mac}
+	}
 	return &nats.Msg{Subject: p.config.Lead, Data: body, Header: header}, err
+}
+
+// Parse returns the lead record of a message with a subject. The error is that of
+// [fleet.Keys.Verify], or says that the record is damaged.
+func Parse(keys *fleet.Keys, subject string, header nats.Header, data []byte) (r Record, err error) {
+	if err := keys.Verify(header.Get(fleet.MACHeader), fleet.PurposeLead, subject, "", data); err != nil {
+		return r, fmt.Errorf("the lead record: %w", err)
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("the lead record is damaged: %w", err)
+	}
+	return r, nil
 }
 
 // send makes one attempt to store messages and the record behind them as one batch. Each attempt
@@ -138,12 +153,14 @@ func (e *apiError) class() error {
 	return fmt.Errorf("NATS answers: %s", fleet.Explain(e.Code, e.Text))
 }
 
-// lead reads the lead record from the leader of the stream; sequence 0: there is none.
+// lead reads the lead record from the leader of the stream; sequence 0: there is none. With keys,
+// one that is not of the fleet is the zero Record.
 func (p *Publisher) lead(ctx context.Context) (r Record, seq uint64, err error) {
 	var answer struct {
 		Message struct {
-			Seq  uint64 `json:"seq"`
-			Data []byte `json:"data"`
+			Seq    uint64 `json:"seq"`
+			Header []byte `json:"hdrs"`
+			Data   []byte `json:"data"`
 		} `json:"message"`
 		Error *apiError `json:"error"`
 	}
@@ -160,8 +177,19 @@ func (p *Publisher) lead(ctx context.Context) (r Record, seq uint64, err error) 
 	case answer.Error != nil:
 		return r, 0, answer.Error.class()
 	}
-	if err := json.Unmarshal(answer.Message.Data, &r); err != nil {
-		return r, 0, fmt.Errorf("the lead record is damaged: %w", err)
+	var header nats.Header
+	if len(answer.Message.Header) > 0 {
+		if header, err = nats.DecodeHeadersMsg(answer.Message.Header); err != nil {
+			header = nil // then there is no signature
+		}
+	}
+	r, err = Parse(p.config.Keys, p.config.Lead, header, answer.Message.Data)
+	if err != nil && p.config.Keys != nil {
+		p.config.Refused(err)
+		return Record{}, answer.Message.Seq, nil
+	}
+	if err != nil {
+		return r, 0, err
 	}
 	return r, answer.Message.Seq, nil
 }

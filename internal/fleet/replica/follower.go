@@ -53,12 +53,13 @@ type Follower struct {
 	changed chan struct{} // closed with each change of seen or stuck
 
 	// These belong to Run.
-	note  note
-	gap   *gap
-	tried string // the name of the snapshot that was installed last
-	parts assembly
-	group []received
-	bytes int
+	note   note
+	record fence.Record // the last one of the stream
+	gap    *gap
+	tried  string // the name of the snapshot that was installed last
+	parts  assembly
+	group  []received
+	bytes  int
 }
 
 // received is a frame and the sequence of its last message.
@@ -126,6 +127,9 @@ func rest(err error) time.Duration {
 // follow reads the stream until it fails.
 func (f *Follower) follow(ctx context.Context) error {
 	record, err := lead(ctx, f.cfg.Conn)
+	if foreign(err) { // the leader replaces it with its next batch
+		f.cfg.Conn.Refuse(fleet.RefusedLead, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -200,7 +204,7 @@ func (f *Follower) broadcast() {
 
 // read applies the stream from a sequence on.
 func (f *Follower) read(ctx context.Context, from uint64) error {
-	f.parts, f.group, f.bytes = assembly{}, nil, 0
+	f.parts, f.group, f.bytes, f.record = assembly{}, nil, 0, fence.Record{}
 	// The lead record was read from the stream's leader. The consumer may be on a server that lags
 	// behind it, so only the records that come through the stream tell where the stream ends.
 	f.note.Last = checkpoint.Position{}
@@ -222,12 +226,19 @@ func (f *Follower) read(ctx context.Context, from uint64) error {
 
 // take takes a message of the stream.
 func (f *Follower) take(m jetstream.Msg, about *jetstream.MsgMetadata) error {
+	if kind, err := f.verify(m); err != nil {
+		f.cfg.Conn.Refuse(kind, err)
+		// It tells nothing about the leader. The next record of the leader does.
+		err := f.apply()
+		f.passed(about.Sequence.Stream)
+		return err
+	}
 	if m.Subject() == f.cfg.Conn.Names.CutsLead() {
-		var record fence.Record
-		if err := json.Unmarshal(m.Data(), &record); err != nil {
-			return fmt.Errorf("the lead record: %w", err)
+		record, err := fence.Parse(nil, m.Subject(), nil, m.Data())
+		if err != nil {
+			return err
 		}
-		if len(record.Note) > 0 {
+		if f.record = record; len(record.Note) > 0 {
 			f.note = parseNote(record.Note)
 		}
 	} else if header := m.Headers().Get(partHeader); header != "" {
@@ -250,6 +261,37 @@ func (f *Follower) take(m jetstream.Msg, about *jetstream.MsgMetadata) error {
 		return err
 	}
 	return f.progress(about.Sequence.Stream)
+}
+
+// verify returns the reason why a message is not of the fleet, if it is not, and its kind.
+func (f *Follower) verify(m jetstream.Msg) (kind string, err error) {
+	keys := f.cfg.Conn.Members
+	if keys == nil {
+		return "", nil
+	}
+	if m.Subject() == f.cfg.Conn.Names.CutsLead() {
+		record, err := fence.Parse(keys, m.Subject(), m.Headers(), m.Data())
+		if err == nil && (record.Term < f.record.Term || record.Term == f.record.Term && record.Batch < f.record.Batch) {
+			err = fmt.Errorf("the lead record of batch %d in term %d was stored again behind batch %d of term %d", record.Batch, record.Term, f.record.Batch, f.record.Term)
+		}
+		return fleet.RefusedLead, err
+	}
+	place := m.Headers().Get(partHeader)
+	if place == "" {
+		return "", nil // it is no part of a frame, and has no effect
+	}
+	if err := keys.Verify(m.Headers().Get(fleet.MACHeader), fleet.PurposeFrame, m.Subject(), place, m.Data()); err != nil {
+		return fleet.RefusedFrame, fmt.Errorf("a frame of the state file: %w", err)
+	}
+	return "", nil
+}
+
+// passed records that the stream was read up to a sequence, without a message about the leader.
+func (f *Follower) passed(seq uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seen = max(f.seen, seq)
+	f.broadcast()
 }
 
 // apply applies the frames that were read.

@@ -37,7 +37,8 @@ const patience = 2 * time.Minute
 type testServer struct {
 	*natstest.Cluster
 
-	t testing.TB
+	t    testing.TB
+	keys string // fleet.keys of the members; empty: none
 }
 
 func serve(t testing.TB) *testServer {
@@ -48,9 +49,9 @@ func serve(t testing.TB) *testServer {
 func serveAll(t testing.TB, servers int) *testServer {
 	t.Helper()
 	// the members have only the permissions that the documents say
-	users := fmt.Sprintf("authorization { users: [{user: admin, password: x}, {user: member, password: x, %s}] }",
-		fleet.Permissions(fleet.NamesOf("test"), fleet.Member))
-	return &testServer{natstest.Start(t, natstest.Config{Servers: servers, More: users}), t}
+	users := fmt.Sprintf("authorization { users: [{user: admin, password: x}, {user: member, password: x, %s}, {user: worker, password: x, %s}] }",
+		fleet.Permissions(fleet.NamesOf("test"), fleet.Member), fleet.Permissions(fleet.NamesOf("test"), fleet.Worker))
+	return &testServer{natstest.Start(t, natstest.Config{Servers: servers, More: users}), t, ""}
 }
 
 func (s *testServer) stop() { s.Servers[0].Kill() }
@@ -71,6 +72,12 @@ func connectAs(t testing.TB, s *testServer, user string) *fleet.Conn {
 	cfg := &config.Fleet{Name: "test", Replicas: len(s.Servers)}
 	for _, url := range s.URLs() {
 		cfg.NATS.Servers = append(cfg.NATS.Servers, strings.Replace(url, "//", "//"+user+":x@", 1))
+	}
+	if s.keys != "" {
+		n, problems := config.ParseNode("test.yaml", []byte(s.keys))
+		if problems = append(problems, n.Decode(&cfg.Keys)...); len(problems) > 0 {
+			t.Fatal(problems)
+		}
 	}
 	c, err := fleet.Connect(t.Context(), cfg, "test", discard())
 	must.Succeed(t, err)
@@ -147,6 +154,7 @@ func (m *member) lead(change func(*ShipperConfig)) {
 	must.Succeed(m.t, err)
 	publisher, before, err := fence.Open(m.t.Context(), fence.Config{
 		Conn: m.conn.NATS, Stream: m.conn.Names.Cuts(), Lead: m.conn.Names.CutsLead(), Holder: m.path, Note: note, Log: discard(),
+		Keys: m.conn.Members, Refused: func(err error) { m.conn.Refuse(fleet.RefusedLead, err) },
 	})
 	must.Succeed(m.t, err)
 	m.leadWith(publisher, publisher.Term(), before, change)

@@ -69,10 +69,20 @@ func parseNote(text []byte) (n note) {
 }
 
 // Note returns the note of the present lead record of the stream CUTS, for the first lead record of
-// the next leader: followers find the snapshot in it. It is empty in a new stream.
+// the next leader: followers find the snapshot in it. It is empty in a new stream, and if the record
+// is not of the fleet, see [fleet.Keys]: then the leader makes a snapshot.
 func Note(ctx context.Context, conn *fleet.Conn) ([]byte, error) {
 	record, err := lead(ctx, conn)
+	if foreign(err) {
+		conn.Refuse(fleet.RefusedLead, err)
+		return nil, nil
+	}
 	return record.Note, err
+}
+
+// foreign reports whether a message is not of the fleet, by its signature.
+func foreign(err error) bool {
+	return errors.Is(err, fleet.ErrUnsigned) || errors.Is(err, fleet.ErrOtherKey)
 }
 
 // lead reads the lead record; the zero record: there is none yet.
@@ -90,7 +100,7 @@ func lead(ctx context.Context, conn *fleet.Conn) (record fence.Record, err error
 			return fence.Record{}, nil
 		}
 		if err == nil {
-			err = json.Unmarshal(m.Data, &record)
+			record, err = fence.Parse(conn.Members, conn.Names.CutsLead(), m.Header, m.Data)
 		}
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/fleet"
 )
 
 const (
@@ -17,16 +18,18 @@ const (
 	maxParts = 300
 )
 
-// parts returns a frame as messages.
-func parts(subject string, f *checkpoint.Frame) []*nats.Msg {
+// parts returns a frame as messages, signed with keys.
+func parts(keys *fleet.Keys, subject string, f *checkpoint.Frame) []*nats.Msg {
 	text := f.Append(make([]byte, 0, len(f.Ops)+128))
 	n := (len(text) + partBytes - 1) / partBytes
 	messages := make([]*nats.Msg, 0, n)
 	for i := range n {
-		messages = append(messages, &nats.Msg{
-			Subject: subject, Data: text[i*partBytes : min((i+1)*partBytes, len(text))],
-			Header: nats.Header{partHeader: {fmt.Sprintf("%d.%d.%d.%d", f.Term, f.Number, i, n)}},
-		})
+		place, data := fmt.Sprintf("%d.%d.%d.%d", f.Term, f.Number, i, n), text[i*partBytes:min((i+1)*partBytes, len(text))]
+		m := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{partHeader: {place}}}
+		if mac := keys.Sign(fleet.PurposeFrame, subject, place, data); mac != "" {
+			m.Header[fleet.MACHeader] = []string{mac}
+		}
+		messages = append(messages, m)
 	}
 	return messages
 }

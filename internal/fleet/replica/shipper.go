@@ -274,7 +274,7 @@ func (s *Shipper) publish(ctx context.Context, publisher Publisher, items []item
 		}
 		s.follows(last, f)
 		last = f.Position
-		messages = append(messages, parts(s.cfg.Conn.Names.Frame(frameToken), f)...)
+		messages = append(messages, parts(s.cfg.Conn.Members, s.cfg.Conn.Names.Frame(frameToken), f)...)
 		bytes += int64(len(f.Ops))
 	}
 	if len(items) == 0 {

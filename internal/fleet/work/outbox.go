@@ -173,7 +173,7 @@ func (o *Outbox) open(ctx context.Context) error {
 	}
 	p, before, err := fence.Open(ctx, fence.Config{
 		Conn: conn.NATS, Stream: conn.Names.Work(), Lead: conn.Names.WorkLead(), Holder: o.config.Holder, After: o.term, Log: o.config.Log,
-		Missing: o.restore, Failing: o.failed, Keep: true,
+		Missing: o.restore, Failing: o.failed, Keep: true, Keys: conn.Members, Refused: func(err error) { conn.Refuse(fleet.RefusedLead, err) },
 	})
 	if err != nil {
 		return err

@@ -81,7 +81,7 @@ func isRefused(err error) bool {
 
 // store publishes the messages of some items as one batch, with the list of the items.
 func (o *Outbox) store(ctx context.Context, messages []*nats.Msg, items []*item) error {
-	list, note := o.published.list(o.config.Conn.Names, items)
+	list, note := o.published.list(o.config.Conn, items)
 	_, err := o.publisher.Publish(ctx, append(messages, list), note)
 	if err == nil {
 		o.witness.keep(list.Subject)

@@ -63,7 +63,7 @@ func (p *published) has(it *item) bool {
 }
 
 // list returns the list of the next batch, and the note of its lead record.
-func (p *published) list(names fleet.Names, items []*item) (m *nats.Msg, note []byte) {
+func (p *published) list(conn *fleet.Conn, items []*item) (m *nats.Msg, note []byte) {
 	p.number++
 	note = binary.BigEndian.AppendUint64(nil, p.number)
 	body := append(make([]byte, 0, 8*(len(items)+1)), note...)
@@ -72,15 +72,23 @@ func (p *published) list(names fleet.Names, items []*item) (m *nats.Msg, note []
 			body = binary.BigEndian.AppendUint64(body, f)
 		}
 	}
-	header := nats.Header{nats.MsgRollup: {nats.MsgRollupSubject}}
-	return &nats.Msg{Subject: fleet.WorkList(names, p.number), Data: body, Header: header}, note
+	header, subject := nats.Header{nats.MsgRollup: {nats.MsgRollupSubject}}, fleet.WorkList(conn.Names, p.number)
+	if mac := conn.Members.Sign(fleet.PurposeList, subject, "", body); mac != "" {
+		header[fleet.MACHeader] = []string{mac}
+	}
+	return &nats.Msg{Subject: subject, Data: body, Header: header}, note
 }
 
 // read reads the lists that the leader before has left. note is that of its last lead record.
 func (p *published) read(ctx context.Context, conn *fleet.Conn, note []byte) error {
 	*p = published{known: make(map[uint64]struct{}), until: time.Now().Add(publishedTime)}
-	if len(note) != 8 {
+	if len(note) != 8 && conn.Members == nil {
 		return nil // a new stream
+	}
+	if len(note) != 8 { // or a record that was not of the fleet, which replaced the last one
+		var err error
+		p.number, err = p.readOnce(ctx, conn)
+		return err
 	}
 	p.number = binary.BigEndian.Uint64(note)
 	var err error
@@ -133,14 +141,19 @@ func (p *published) readOnce(ctx context.Context, conn *fleet.Conn) (last uint64
 			if err != nil {
 				return 0, fmt.Errorf("an answer without sequence: %w", err)
 			}
-			seq, last = at+1, max(last, p.add(m))
+			seq, last = at+1, max(last, p.add(conn, m))
 		}
 	}
 }
 
 // add adds the events of a list, unless it is old, and returns its number.
-func (p *published) add(m *nats.Msg) (number uint64) {
+func (p *published) add(conn *fleet.Conn, m *nats.Msg) (number uint64) {
 	if len(m.Data) < 8 {
+		return 0
+	}
+	subject := fleet.WorkList(conn.Names, binary.BigEndian.Uint64(m.Data))
+	if err := conn.Members.Verify(m.Header.Get(fleet.MACHeader), fleet.PurposeList, subject, "", m.Data); err != nil {
+		conn.Refuse(fleet.RefusedList, fmt.Errorf("the list of the events of a batch: %w", err))
 		return 0
 	}
 	made, err := time.Parse(time.RFC3339Nano, m.Header.Get("Nats-Time-Stamp"))

@@ -15,6 +15,8 @@ type FleetStatus struct {
 	Role   string `json:"role"`   // leader or standby
 	Leader string `json:"leader"` // the holder of the Lease; empty: none, or it is not known
 	NATS   bool   `json:"nats"`   // there is a connection
+	// Unsigned: there are no keys, so the process trusts all that it finds in NATS.
+	Unsigned bool `json:"unsigned,omitempty"`
 	// Checkpoints and Behind are, on a standby, the checkpoints that it lacks and the seconds since
 	// it had all; on the leader, those that NATS lacks.
 	Checkpoints uint64   `json:"checkpoints"`
