@@ -139,7 +139,7 @@ func TestTraceFailures(t *testing.T) {
 		sink := route.Sinks[0].Name
 		equal(t, "spans", f.lines(),
 			"r rejected dead_lettered [handle h 1] [deliver "+sink+" 1]!no such channel reason=no such channel",
-			`r trapped dead_lettered [handle h 1]!handler "h": it trapped [handle h 1]!handler "h": it trapped reason=handler "h": it trapped`)
+			`r trapped dead_lettered [handle h 1]!it trapped [handle h 1]!it trapped reason=it trapped`)
 		for _, e := range s.events {
 			if !strings.HasSuffix(e.TraceParent, "-00") {
 				t.Errorf("%s is not sampled, but its traceparent is %s", e.Subject, e.TraceParent)
@@ -213,8 +213,8 @@ func TestTraceGroup(t *testing.T) {
 		}
 		b.drain()
 		equal(t, "spans", f.lines(),
-			`r a1 dead_lettered links=1 reason=handler "": no`, `r a2 dead_lettered links=1 reason=handler "": no`,
-			`r a3 dead_lettered [handle  3]!handler "": no links=2 reason=handler "": no`)
+			`r a1 dead_lettered links=1 reason=no`, `r a2 dead_lettered links=1 reason=no`,
+			`r a3 dead_lettered [handle  3]!no links=2 reason=no`)
 	})
 }
 

@@ -23,7 +23,7 @@ type Handler interface {
 	//
 	//   - Results: it returns one Result per delta, in the order of the batch.
 	//   - Error: it concerns the whole batch. No delta was handled, and the router may pass the
-	//     deltas again.
+	//     deltas again. It names the handler, and so does the error of a Result.
 	//   - The batch: Handle must neither modify it nor keep it. It may contain several deltas of
 	//     one object, in the order in which they happened.
 	//   - Concurrency: at most HandlerEnv.Workers calls run at the same time. The deltas of one

@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/deltarouter/deltarouter/internal/callrecord"
@@ -98,7 +97,7 @@ func (b *Batch) call(ctx context.Context) (results []plugins.Result, err error) 
 	}()
 	results, err = b.cfg.Handler.Handle(ctx, b.handled.deltas)
 	if err != nil {
-		return nil, fmt.Errorf("handler %q: %w", b.cfg.HandlerName, plugins.Bound(err))
+		return nil, plugins.Bound(err) // it names the handler
 	}
 	if len(results) != len(b.handled.deltas) {
 		return nil, fmt.Errorf("handler %q returned %d results for %d deltas", b.cfg.HandlerName, len(results), len(b.handled.deltas))
@@ -144,9 +143,8 @@ func (b *Batch) applyVerdict(ctx context.Context, e *queue.Entry, result plugins
 	default:
 		err := plugins.Bound(result.Err)
 		if err == nil {
-			err = errors.New("verdict " + result.Verdict.String())
+			err = fmt.Errorf("handler %q: verdict %s, without a reason", b.cfg.HandlerName, result.Verdict)
 		}
-		err = fmt.Errorf("handler %q: %w", b.cfg.HandlerName, err)
 		b.reject(ctx, e, callrecord.Attach(err, callrecord.Of(result.Err)))
 	}
 }
