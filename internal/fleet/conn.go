@@ -31,6 +31,8 @@ type Conn struct {
 	Complaints *complaints.Log
 	// Members are the keys of the leader and the standbys; nil: there are none, or it is a worker.
 	Members *Keys
+	// Workers are the keys of all processes; nil: there are none.
+	Workers *Keys
 	// Refused counts what was refused.
 	Refused Refusals
 

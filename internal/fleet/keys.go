@@ -25,6 +25,9 @@ const (
 	PurposeLead  = "lead"  // a lead record
 	PurposeFrame = "frame" // a part of a frame of the state file
 	PurposeList  = "list"  // the list of the events in a batch
+
+	PurposeDelta  = "delta"  // a delta for a worker, all of its parts
+	PurposeLetter = "letter" // a dead letter of a worker
 )
 
 // The reasons why a message is not accepted.
@@ -134,6 +137,12 @@ func (c *Conn) readKeys(of *config.Fleet, role Role) (err error) {
 		if c.Members, err = newKeys(cfg.Members, cfg.Accept.Members, cfg.Accept.Unsigned); err != nil {
 			return fmt.Errorf("fleet.keys.members: %w", err)
 		}
+	}
+	if c.Workers, err = newKeys(cfg.Workers, cfg.Accept.Workers, cfg.Accept.Unsigned); err != nil {
+		return fmt.Errorf("fleet.keys.workers: %w", err)
+	}
+	if c.Members != nil && c.Workers != nil && c.Members.own.id == c.Workers.own.id {
+		return errors.New("fleet.keys: members and workers are the same key, with which a worker could sign for the leader: make two")
 	}
 	return nil
 }

@@ -25,10 +25,15 @@ const (
 	RefusedLead  = PurposeLead  // a lead record
 	RefusedFrame = PurposeFrame // a part of a frame of the state file
 	RefusedList  = PurposeList  // the list of the events of a batch
+
+	RefusedDelta  = PurposeDelta  // a delta for a worker
+	RefusedLetter = PurposeLetter // a dead letter of a worker
 )
 
 // RefusedKinds returns all kinds.
-func RefusedKinds() []string { return []string{RefusedReply, RefusedLead, RefusedFrame, RefusedList} }
+func RefusedKinds() []string {
+	return []string{RefusedReply, RefusedLead, RefusedFrame, RefusedList, RefusedDelta, RefusedLetter}
+}
 
 // Count returns how many of a kind were refused since the start of the process.
 func (r *Refusals) Count(kind string) uint64 {

@@ -20,12 +20,14 @@ type Fleet struct {
 // fleetKeys are the keys of a fleet, texts of at least 32 bytes.
 type fleetKeys struct {
 	Members Secret       `yaml:"members" doc:"Key of the leader and the standbys, at least 32 bytes, for the lead records, the frames and the snapshots of the state file. Workers do not need it, and must not have it."`
+	Workers Secret       `yaml:"workers" doc:"Key of the leader, the standbys and the workers, at least 32 bytes and another one than members, for the deltas and the dead letters of workers."`
 	Accept  acceptedKeys `yaml:"accept" doc:"What is accepted beside, to change keys without an interruption."`
 }
 
 // acceptedKeys are further keys with which messages are accepted.
 type acceptedKeys struct {
 	Node     Node   `yaml:",self"`
+	Workers  Secret `yaml:"workers" doc:"Second key of all processes, which verifies and does not sign."`
 	Members  Secret `yaml:"members" doc:"Second key of the leader and the standbys, which verifies and does not sign."`
 	Unsigned bool   `yaml:"unsigned" doc:"Accepts messages without a signature: until all processes have keys, and not longer."`
 }
@@ -75,6 +77,9 @@ func (k *fleetKeys) Validate(n Node) (problems Problems) {
 	if k.Members.IsZero() && (!k.Accept.Members.IsZero() || k.Accept.Unsigned) {
 		problems = append(problems, n.At("accept").Problemf("needs the key that signs: set members"))
 	}
+	if k.Workers.IsZero() && !k.Accept.Workers.IsZero() {
+		problems = append(problems, n.At("accept").Problemf("needs the key that signs: set workers"))
+	}
 	return problems
 }
 
@@ -114,15 +119,15 @@ func (c *Config) checkFleet() (problems Problems) {
 // TrustedWorkers warns that the workers of a fleet can do what the leader can, because there are no
 // keys.
 func (c *Config) TrustedWorkers() Problems {
-	if c.Fleet == nil || !c.Fleet.Keys.Members.IsZero() && !c.Fleet.Keys.Accept.Unsigned {
+	if c.Fleet == nil || !c.Fleet.Keys.Members.IsZero() && !c.Fleet.Keys.Workers.IsZero() && !c.Fleet.Keys.Accept.Unsigned {
 		return nil
 	}
 	for _, r := range c.Routes {
 		if r == nil || r.Workers == nil {
 			continue
 		}
-		w := c.Fleet.Node.Problemf("without keys, whoever has the credentials of a worker in NATS can replace the state of the leader: set keys.members")
-		if !c.Fleet.Keys.Members.IsZero() {
+		w := c.Fleet.Node.Problemf("without keys, whoever has the credentials of a worker in NATS can replace the state of the leader, and forge deltas: set keys.members and keys.workers")
+		if c.Fleet.Keys.Accept.Unsigned {
 			w = c.Fleet.Keys.Accept.Node.Problemf("unsigned: whoever has the credentials of a worker in NATS can replace the state of the leader: remove it as soon as all processes have keys")
 		}
 		w.Warning = true

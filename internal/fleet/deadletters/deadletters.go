@@ -42,6 +42,9 @@ func Write(ctx context.Context, conn *fleet.Conn, id string, letter checkpoint.L
 	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
 	message := &nats.Msg{Subject: conn.Names.DeadLetter(letter.Route), Data: body, Header: nats.Header{formatHeader: {format}}}
+	if mac := conn.Workers.Sign(fleet.PurposeLetter, message.Subject, "", body); mac != "" {
+		message.Header[fleet.MACHeader] = []string{mac}
+	}
 	if _, err := conn.JS.PublishMsg(ctx, message, jetstream.WithMsgID(id), jetstream.WithExpectStream(conn.Names.DeadLetters())); err != nil {
 		return fmt.Errorf("dead letter of route %q cannot be written to NATS: %w", letter.Route, err)
 	}

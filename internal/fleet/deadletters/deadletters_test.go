@@ -32,9 +32,16 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 // patience limits the wait of a test. A successful test does not wait so long.
 const patience = time.Minute
 
-func connect(t *testing.T, c *natstest.Cluster, log *slog.Logger) *fleet.Conn {
+func connect(t *testing.T, c *natstest.Cluster, log *slog.Logger, keys ...string) *fleet.Conn {
 	t.Helper()
-	conn, err := fleet.Connect(t.Context(), &config.Fleet{Name: "f", NATS: config.NATS{Servers: c.URLs()}, Replicas: 1}, t.Name(), log)
+	cfg := &config.Fleet{Name: "f", NATS: config.NATS{Servers: c.URLs()}, Replicas: 1}
+	for _, text := range keys {
+		n, problems := config.ParseNode("test.yaml", []byte(text))
+		if problems = append(problems, n.Decode(&cfg.Keys)...); len(problems) > 0 {
+			t.Fatal(problems)
+		}
+	}
+	conn, err := fleet.Connect(t.Context(), cfg, t.Name(), log)
 	must.Succeed(t, err)
 	t.Cleanup(func() { must.Report(t, conn.Close()) })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -95,6 +102,37 @@ func names(t *testing.T, letters *checkpoint.Letters) (all []string) {
 		all = append(all, l.Route+" "+l.Delta.Key().Name)
 	}
 	return all
+}
+
+// TestForgedLetters: with keys only what a worker has signed is imported. A letter with a key that the
+// leader does not know waits until it knows the key.
+func TestForgedLetters(t *testing.T) {
+	// Guarantee: workers-signed
+	c := natstest.Start(t, natstest.Config{})
+	log := slog.New(slog.DiscardHandler)
+	keys := func(workers, accept string) string {
+		text := fmt.Sprintf("members: %q, workers: %q", strings.Repeat("m", 32), strings.Repeat(workers, 32))
+		if accept != "" {
+			text += fmt.Sprintf(", accept: {workers: %q}", strings.Repeat(accept, 32))
+		}
+		return "{" + text + "}"
+	}
+	none, signing, other := connect(t, c, log), connect(t, c, log, keys("w", "")), connect(t, c, log, keys("o", ""))
+	must.Succeed(t, deadletters.Write(t.Context(), none, "r/1/hook", letter(t, "r", "evil", "")))
+	must.Succeed(t, deadletters.Write(t.Context(), signing, "r/2/hook", letter(t, "r", "a", "")))
+	db, letters := open(t, filepath.Join(t.TempDir(), "state"))
+	stop := importing(t, signing, letters, log)
+	await(t, "the signed one", func() bool { return len(letters.IDs("r", 0, 0)) == 1 })
+	must.Succeed(t, deadletters.Write(t.Context(), other, "r/3/hook", letter(t, "r", "b", "")))
+	stop()
+	leader := connect(t, c, log, keys("w", "o"))
+	stop = importing(t, leader, letters, log)
+	await(t, "the one with the other key", func() bool { return len(letters.IDs("r", 0, 0)) == 2 })
+	stop()
+	if got, want := names(t, letters), []string{"r a", "r b"}; !slices.Equal(got, want) || signing.Refused.Count(fleet.RefusedLetter) != 1 {
+		t.Errorf("got %q, want %q, and %d were refused", got, want, signing.Refused.Count(fleet.RefusedLetter))
+	}
+	must.Succeed(t, db.Close())
 }
 
 // TestImport shows that a leader imports each dead letter once: also those that are written again

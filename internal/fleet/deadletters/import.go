@@ -124,7 +124,15 @@ func (i *importer) take(ctx context.Context, d *decoder, messages []message, at 
 	var letters []checkpoint.Letter
 	before := at
 	for _, m := range messages {
+		err := i.conn.Workers.Verify(m.Headers().Get(fleet.MACHeader), fleet.PurposeLetter, m.Subject(), "", m.Data())
+		if errors.Is(err, fleet.ErrOtherKey) { // maybe of a worker: it waits
+			return before, fmt.Errorf("a dead letter: %w", err)
+		}
 		at.Seq = m.seq
+		if err != nil {
+			i.conn.Refuse(fleet.RefusedLetter, fmt.Errorf("a dead letter: %w", err))
+			continue
+		}
 		letter, err := d.decode(&nats.Msg{Data: m.Data(), Header: m.Headers()})
 		if err != nil {
 			i.log.Error("fleet: a dead letter of a worker cannot be read and is skipped; the stream keeps it for a while",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/deltarouter/deltarouter/internal/fleet"
 	"github.com/deltarouter/deltarouter/internal/fleet/fence"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -64,7 +65,7 @@ func (o *Outbox) send(ctx context.Context, batch []*item) error {
 		return o.result(err, items)
 	}
 	for i, it := range items { // one of them is refused, the others are not
-		alone := split(o.subject(it), it.body, limit, "")
+		alone := signed(o.config.Conn.Workers, o.subject(it), it, limit, "")
 		err := o.store(ctx, alone, items[i:i+1])
 		if err != nil && !isRefused(err) {
 			return o.result(err, items[i:])
@@ -103,7 +104,7 @@ func (o *Outbox) messages(batch []*item, limit int64) (items []*item, messages [
 		}
 		it.sent = true
 		items = append(items, it)
-		messages = append(messages, split(o.subject(it), it.body, limit, strconv.Itoa(i))...)
+		messages = append(messages, signed(o.config.Conn.Workers, o.subject(it), it, limit, strconv.Itoa(i))...)
 	}
 	n := 0
 	for n < len(o.queue) && (o.queue[n].sent || o.queue[n].done) {
@@ -112,6 +113,16 @@ func (o *Outbox) messages(batch []*item, limit int64) (items []*item, messages [
 	clear(o.queue[:n])
 	o.queue = o.queue[n:]
 	return items, messages
+}
+
+// signed returns the messages of an item. The last one has the signature of the whole body: parts of
+// other messages do not fit.
+func signed(keys *fleet.Keys, subject string, it *item, limit int64, id string) []*nats.Msg {
+	messages := split(subject, it.body, limit, id)
+	if mac := keys.Sign(fleet.PurposeDelta, subject, "", it.body); mac != "" {
+		messages[len(messages)-1].Header[fleet.MACHeader] = []string{mac}
+	}
+	return messages
 }
 
 // subject returns the subject of an item. Only Run, which calls it, changes destinations.

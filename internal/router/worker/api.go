@@ -64,7 +64,7 @@ func (w *worker) startAPI(ctx context.Context) error {
 // status returns the status for the API: the routes with the deltas in hand, the partitions that
 // this worker owns of them, and their backlogs in NATS.
 func (w *worker) status(ctx context.Context) api.Status {
-	s := api.Status{Checks: w.checks(), Fleet: &api.FleetStatus{Name: w.conn.Names.Fleet(), Member: w.id, Role: "worker", NATS: w.conn.NATS.IsConnected()}}
+	s := api.Status{Checks: w.checks(), Fleet: &api.FleetStatus{Name: w.conn.Names.Fleet(), Member: w.id, Role: "worker", NATS: w.conn.NATS.IsConnected(), Unsigned: w.conn.Workers == nil}}
 	for _, m := range w.roster.All() {
 		s.Fleet.Members = append(s.Fleet.Members, api.Member{
 			Name: m.Name, Role: m.Role, Version: m.Version, Config: m.Config, Since: m.Since, Behind: m.Behind, Partitions: m.Partitions,

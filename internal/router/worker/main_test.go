@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -140,6 +141,13 @@ func serve(t *testing.T) string {
 
 func fleetWith(t testing.TB, url string, partitions int, more string, handlers ...plugins.HandlerKind) *fleetOf {
 	t.Helper()
+	f := bare(t, handlers...)
+	f.begin(fmt.Sprintf(configuration, t.TempDir(), url, partitions, more))
+	return f
+}
+
+// bare returns a fleet without a configuration.
+func bare(t testing.TB, handlers ...plugins.HandlerKind) *fleetOf {
 	f := &fleetOf{t: t, receiver: &receiver{changed: make(chan struct{}, 1)}, file: filepath.Join(t.TempDir(), "config.yaml")}
 	f.kinds = compile.Components{Emit: emit.New, Handlers: handlers, Sinks: []plugins.SinkKind{fakekind.Sink{
 		Definition: fakekind.Define("fake"),
@@ -150,12 +158,30 @@ func fleetWith(t testing.TB, url string, partitions int, more string, handlers .
 			return f.receiver, nil
 		},
 	}}}
-	f.write(fmt.Sprintf(configuration, t.TempDir(), url, partitions, more))
+	return f
+}
+
+// newSigned starts a fleet with fleet.keys; empty: none.
+func newSigned(t *testing.T, keys string) *fleetOf {
+	t.Helper()
+	f := bare(t)
+	text := fmt.Sprintf(configuration, t.TempDir(), serve(t), 1, "")
+	if keys != "" {
+		text = strings.Replace(text, "  lease: 6s", "  lease: 6s\n  keys: "+keys, 1)
+	}
+	f.begin(text)
+	return f
+}
+
+// begin writes the configuration and runs the leader's part.
+func (f *fleetOf) begin(text string) {
+	t := f.t
+	t.Helper()
+	f.write(text)
 	plan, err := plan(t.Context(), f.options(), nil)
 	must.Succeed(t, err)
 	f.plan = plan
 	f.lead()
-	return f
 }
 
 func (f *fleetOf) write(text string) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/backoff"
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/fleet"
 	"github.com/deltarouter/deltarouter/internal/fleet/consume"
 	"github.com/deltarouter/deltarouter/internal/fleet/deadletters"
 	"github.com/deltarouter/deltarouter/internal/fleet/owner"
@@ -120,6 +121,15 @@ func (s *session) Take(m *consume.Message, poison bool) (more bool, err error) {
 	}
 	sequences := s.parts
 	s.parts = nil
+	err = s.conn.Workers.Verify(m.Header.Get(fleet.MACHeader), fleet.PurposeDelta, m.Subject, "", body)
+	switch {
+	case errors.Is(err, fleet.ErrOtherKey): // maybe of the leader
+		return false, fmt.Errorf("a delta: %w", err)
+	case err != nil:
+		s.conn.Refuse(fleet.RefusedDelta, fmt.Errorf("a delta: %w", err), slog.String("route", s.route.Name))
+		s.done(sequences...)
+		return false, nil
+	}
 	message, err := s.decode(body)
 	if err != nil {
 		return false, err
