@@ -148,17 +148,17 @@ func (tx *reading) addPast(o *Object, s objectShelves, saved savedObject) error 
 // fingerprints is empty.
 func printsOfDelta(key *fingerprint.Key, d *event.Delta) string {
 	var f fields
-	any := false
+	some := false
 	for _, o := range []*event.Object{d.Old, d.New} {
 		var payload []byte
 		if o != nil && secret(o) {
 			if p, known := fingerprintsOf(key, o); known {
-				payload, any = p.payload(), true
+				payload, some = p.payload(), true
 			}
 		}
 		f.bytes(payload)
 	}
-	if !any {
+	if !some {
 		return ""
 	}
 	return string(f)

@@ -133,13 +133,13 @@ func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) 
 		}
 		return program
 	}
-	c.fail(e, sources, err)
+	failed(c, e, sources, err)
 	return nil
 }
 
-// fail reports the errors of an expression. Once the effort is spent, all further expressions have
+// failed reports the errors of an expression. Once the effort is spent, all further expressions have
 // the same problem, so only the first of them is named.
-func (c *compiler) fail(e *config.Expr, sources []string, err error) {
+func failed(c *compiler, e *config.Expr, sources []string, err error) {
 	if c.exhausted {
 		return
 	}

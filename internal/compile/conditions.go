@@ -95,7 +95,7 @@ func (c *compiler) requeue(r *config.Route) map[string]*expr.Program {
 		}
 		program, err := c.exprs.compile(c.env, c.effort, e.Text, expr.Objects, []string{source}, r.From...)
 		if err != nil {
-			c.fail(&e, []string{source}, err)
+			failed(c, &e, []string{source}, err)
 			continue
 		}
 		c.checkLookups(&e, program)

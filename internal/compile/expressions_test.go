@@ -22,11 +22,12 @@ import (
 type plans struct {
 	testing.TB
 	exprs *compile.Expressions
+	dir   string
 }
 
 func (t plans) plan(source string, objects ...*config.Fragment) *compile.Plan {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "config.yaml")
+	path := filepath.Join(t.dir, "config.yaml")
 	must.Succeed(t, os.WriteFile(path, []byte(`
 version: 1
 sources: {maps: `+source+`}
@@ -63,7 +64,7 @@ func filterOf(t *testing.T, p *compile.Plan, name string) any {
 // TestCompileOnlyChanged shows that a plan has the programs of the plan before it, as far as neither
 // the text nor the type of the objects changed.
 func TestCompileOnlyChanged(t *testing.T) {
-	m := plans{t, new(compile.Expressions)}
+	m := plans{t, new(compile.Expressions), t.TempDir()}
 	const maps, text = "{resource: v1/configmaps}", `object.metadata.name == "x"`
 	first := m.plan(maps, route("a", "same", text), route("a", "changes", text))
 	if filterOf(t, first, "a/same") != filterOf(t, first, "a/changes") {
@@ -89,7 +90,7 @@ func TestCompileOnlyChanged(t *testing.T) {
 // TestEffortOfOwner shows that the expressions of a namespace have a bound together, which does not
 // depend on the plans before, and that it concerns no other namespace.
 func TestEffortOfOwner(t *testing.T) {
-	m := plans{t, new(compile.Expressions)}
+	m := plans{t, new(compile.Expressions), t.TempDir()}
 	var objects []*config.Fragment
 	for i := range 24 {
 		objects = append(objects, route("a", fmt.Sprintf("r%02d", i), strings.Repeat(`op == "x" || `, 750)+fmt.Sprintf(`op == "%d"`, i)))
@@ -119,9 +120,9 @@ func BenchmarkReload(b *testing.B) {
 			objects = append(objects, route("a", fmt.Sprintf("r%d", k),
 				fmt.Sprintf(`object.metadata.labels.?team.orValue("") == "%d" && object.metadata.?annotations.orValue({}).exists(k, k.startsWith("x"))`, k)))
 		}
-		kept := plans{b, new(compile.Expressions)}
+		kept := plans{b, new(compile.Expressions), b.TempDir()}
 		kept.plan("{resource: v1/configmaps}", objects...)
-		for k, m := range []plans{{b, nil}, kept} {
+		for k, m := range []plans{{b, nil, kept.dir}, kept} {
 			began := time.Now()
 			m.plan("{resource: v1/configmaps}", objects...)
 			took[k] += time.Since(began)

@@ -75,7 +75,7 @@ func (d *DeadLetters) Bounds(cfg config.State) checkpoint.LettersConfig {
 			}
 			if what := [2]string{route, reason}; time.Since(said[what]) > expiryInterval {
 				said[what] = time.Now()
-				d.log.Warn("old dead letters were dropped: "+bounds[reason], "route", route, "reason", reason, "letters", n)
+				d.log.Warn("old dead letters were dropped", "route", route, "reason", reason, "bound", bounds[reason], "letters", n)
 			}
 		},
 	}

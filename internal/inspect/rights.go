@@ -161,7 +161,7 @@ func (inv *Inventory) envFor(ctx context.Context, queried string) (env *expr.Env
 				delete(cfg.ManagedFields, source)
 			}
 		}
-		cfg.Define = nil
+		cfg.Define, cfg.Missing = nil, nil // nil: the messages name the sources that are left
 		env, err = expr.NewEnv(cfg)
 	}
 	if err != nil {

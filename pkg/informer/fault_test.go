@@ -351,9 +351,9 @@ func TestStopWithDeadServer(t *testing.T) {
 		<-r.Context().Done() // accepts and does not answer
 		return true
 	})
-	before := a.seen("PROBE")
+	before := a.seen("WATCH")
 	a.dropWatches()
-	eventually(t, "rewatch", func() bool { return a.seen("PROBE") > before })
+	eventually(t, "rewatch", func() bool { return a.seen("WATCH") > before })
 	r.stop() // checks that it takes less than a second
 }
 

@@ -199,7 +199,7 @@ func (h *handler) callOnce(ctx context.Context, batch []*event.Delta, results []
 	done, at := settled(batch, decoded)
 	if running.End() && len(done) < len(batch) {
 		// It is unknown which delta the writes belong to, so the deltas that are done are passed again.
-		h.fill(batch, results, decoded)
+		h.fill(results, decoded)
 		if len(done) == 0 {
 			return nil
 		}
@@ -213,7 +213,7 @@ func (h *handler) callOnce(ctx context.Context, batch []*event.Delta, results []
 	} else if err != nil {
 		return fmt.Errorf("what the plugin wrote cannot be kept: %w", err)
 	}
-	h.fill(batch, results, decoded)
+	h.fill(results, decoded)
 	return nil
 }
 
@@ -228,7 +228,7 @@ func settled(batch []*event.Delta, results []plugins.Result) (done []*event.Delt
 }
 
 // fill enters the answers of the plugin into the results.
-func (h *handler) fill(batch []*event.Delta, results, answers []plugins.Result) {
+func (h *handler) fill(results, answers []plugins.Result) {
 	for i, r := range answers {
 		if r.Err != nil {
 			r.Err = h.named(r.Err)
