@@ -90,10 +90,12 @@ type fleet struct {
 	Replicas   int    `json:"replicas" default:"2" min:"1" doc:"Number of routers: one leads, the others stand by."`
 	NATSSecret string `json:"natsSecret" default:"\"\"" doc:"Name of a Secret that is mounted at /nats, for fleet.nats of config: {creds: {file: /nats/KEY}}. The router reads changed files again."`
 	CredsKey   string `json:"credsKey" default:"\"\"" doc:"Key in the Secret with the content of a .creds file. It sets fleet.nats.credentials of config."`
+	KeysSecret string `json:"keysSecret" default:"\"\"" doc:"Name of a Secret with the keys members and workers, each of 32 bytes or more. It sets fleet.keys of config; workers get the key workers only. Restart the pods after a change."`
 }
 
 type workers struct {
 	Enabled        bool        `json:"enabled" default:"false" doc:"Create them. Needs fleet.enabled."`
+	NATSSecret     string      `json:"natsSecret" default:"\"\"" doc:"Name of the Secret that workers have at /nats, with the permissions of a worker (router fleet permissions) and the same keys. Empty: fleet.natsSecret, so a worker may do what the leader may."`
 	Replicas       int         `json:"replicas" default:"2" min:"0" doc:"Number of workers. With autoscaling the HorizontalPodAutoscaler sets it."`
 	Autoscaling    autoscaling `json:"autoscaling" doc:"A HorizontalPodAutoscaler by the deltas that wait for workers. It needs an adapter that serves the metric of Prometheus as an external one, as prometheus-adapter or KEDA."`
 	Drain          int         `json:"drainTimeoutSeconds" default:"30" min:"0" doc:"How long a worker handles the deltas in hand when it stops. The grace period of the pod is 15 seconds longer."`

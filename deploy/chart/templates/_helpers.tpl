@@ -68,8 +68,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- /* The router rejects the folder of an emptyDir itself, which every user may write to. */ -}}
 {{- $dir := ternary "/var/lib/deltarouter/state" "/var/lib/deltarouter" (or .Values.state.emptyDir .Values.fleet.enabled) -}}
 {{- $known := dict "version" 1 "state" (dict "dir" $dir) "listen" $listen -}}
+{{- $fleet := dict -}}
 {{- with .Values.fleet.credsKey -}}
-{{- $_ := set $known "fleet" (dict "nats" (dict "credentials" (dict "creds" (dict "file" (printf "/nats/%s" .))))) -}}
+{{- $_ := set $fleet "nats" (dict "credentials" (dict "creds" (dict "file" (printf "/nats/%s" .)))) -}}
+{{- end -}}
+{{- if .Values.fleet.keysSecret -}}
+{{- $_ := set $fleet "keys" (dict "members" (dict "file" "/keys/members") "workers" (dict "file" "/keys/workers")) -}}
+{{- end -}}
+{{- if $fleet -}}
+{{- $_ := set $known "fleet" $fleet -}}
 {{- end -}}
 {{- $config := merge (deepCopy .Values.config) $known -}}
 {{- if ne .Values.fleet.enabled (hasKey .Values.config "fleet") -}}
@@ -126,6 +133,9 @@ envFrom:
 {{- if .Values.fleet.natsSecret }}
 - {name: nats, mountPath: /nats, readOnly: true}
 {{- end }}
+{{- if .Values.fleet.keysSecret }}
+- {name: keys, mountPath: /keys, readOnly: true}
+{{- end }}
 {{- if .Values.modules.credentialsSecret }}
 - {name: registries, mountPath: /registries, readOnly: true}
 {{- end }}
@@ -140,6 +150,7 @@ envFrom:
 {{- end }}
 {{- end -}}
 
+{{- /* With .worker, those of a worker, which gets no key of the members. */ -}}
 {{- define "deltarouter.volumes" -}}
 - name: config
   configMap: {name: {{ include "deltarouter.configMapName" . }}}
@@ -147,9 +158,20 @@ envFrom:
 - name: tls
   secret: {secretName: {{ required "set access.tlsSecret to the name of a Secret with tls.crt and tls.key" .Values.access.tlsSecret }}, defaultMode: 0440}
 {{- end }}
-{{- with .Values.fleet.natsSecret }}
+{{- $nats := .Values.fleet.natsSecret }}
+{{- if .worker }}{{ $nats = default $nats .Values.workers.natsSecret }}{{ end }}
+{{- with $nats }}
 - name: nats
   secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- with .Values.fleet.keysSecret }}
+- name: keys
+  secret:
+    secretName: {{ . }}
+    defaultMode: 0440
+    {{- if $.worker }}
+    items: [{key: workers, path: workers}]
+    {{- end }}
 {{- end }}
 {{- with .Values.modules.credentialsSecret }}
 - name: registries

@@ -103,7 +103,7 @@ func open(ctx context.Context, opts Options, p *compile.Plan) (_ *worker, err er
 	w.env.Metrics.SetBuildInfo(opts.Version)
 	w.env.Metrics.ConfigHash.WithLabelValues(p.Config.Hash).Set(1)
 	w.env.Metrics.BeforeScrape(w.count)
-	w.env.Metrics.SetSecrets(func() int { return len(p.Config.MissingSecrets()) })
+	w.env.Metrics.SetSecrets(func() int { return len(secretChecks(p.Config)) })
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close(ctx))

@@ -12,6 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/inspect"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
 // openProbes serves /healthz, /readyz and /metrics.
@@ -51,11 +52,7 @@ func (w *worker) checks() (checks []api.Check) {
 		})
 	}
 	checks = append(checks, includeChecks(w.plan)...)
-	for _, c := range inspect.SecretChecks(w.plan.Config) {
-		if c.Name != "fleet" || !strings.HasPrefix(strings.TrimPrefix(c.Message, "keys.accept."), "members ") && !strings.HasPrefix(c.Message, "keys.members ") {
-			checks = append(checks, c) // a worker must not have the keys of the members
-		}
-	}
+	checks = append(checks, secretChecks(w.plan.Config)...)
 	now := w.now()
 	for _, name := range w.names() {
 		r := now[name]
@@ -186,4 +183,18 @@ func (w *worker) resume() {
 			}
 		}
 	}
+}
+
+// secretChecks returns the checks of the secrets that a worker needs: it must not have the keys of
+// the members.
+func secretChecks(cfg *config.Config) []api.Check {
+	return slices.DeleteFunc(inspect.SecretChecks(cfg), func(c api.Check) bool {
+		key, _, _ := strings.Cut(c.Message, " ")
+		return isMembersKey(c.Name + "." + key)
+	})
+}
+
+// isMembersKey reports whether a path in the configuration is a key that no worker has.
+func isMembersKey(path string) bool {
+	return path == "fleet.keys.members" || path == "fleet.keys.accept.members"
 }

@@ -118,6 +118,9 @@ func (w *worker) run(ctx context.Context) (next *version, err error) {
 	w.reportIncludes()
 	w.log.Info("started", "version", w.opts.Version, "config", w.opts.Config, "fleet", w.plan.Config.Fleet.Name, "worker", w.id, "routes", len(w.routes))
 	for _, note := range w.plan.Notes().Sorted() {
+		if isMembersKey(note.Path) {
+			continue // it has no value here, as it should be
+		}
 		w.log.Warn("configuration warning", "warning", note.Error())
 	}
 	next, err = w.wait(ctx)
