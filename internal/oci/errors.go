@@ -22,6 +22,8 @@ var (
 	ErrUnavailable = errors.New("the registry is not available")
 	// ErrNotCached: the content is not on this machine, and nothing was requested.
 	ErrNotCached = errors.New("it is not on this machine")
+	// ErrRefused: the registry does not accept the credentials, or wants some.
+	ErrRefused = errors.New("the registry refuses access")
 	// ErrNotFound: the registry does not have the content.
 	ErrNotFound = errors.New("the registry does not have it")
 
@@ -61,7 +63,7 @@ func (r *Repository) worded(ctx context.Context, err error) error {
 func (r *Repository) answered(status int) error {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return fmt.Errorf("the registry refuses access (HTTP %d), or does not have it: %s", status, r.keys.hint(r.ref.Registry))
+		return fmt.Errorf("%w (HTTP %d), or does not have it: %s", ErrRefused, status, r.keys.hint(r.ref.Registry))
 	case status == http.StatusNotFound:
 		return ErrNotFound
 	case status == http.StatusTooManyRequests, status == http.StatusRequestTimeout, status >= 500:

@@ -97,14 +97,14 @@ func (r *Repository) bounded(ctx context.Context) (context.Context, context.Canc
 	return context.WithTimeout(ctx, r.timeout)
 }
 
-// Resolve returns the present digest of a tag. If the registry is unavailable, it is the last known
-// one.
+// Resolve returns the present digest of a tag. If the registry is unavailable, or refuses the
+// credentials, it is the last known one.
 func (r *Repository) Resolve(ctx context.Context, tag string) (string, error) {
 	of := Ref{Registry: r.ref.Registry, Repository: r.ref.Repository, Tag: tag}
 	content, err := r.manifest(ctx, tag)
 	if err != nil {
 		known, ok := r.store.resolved(of)
-		if ok && (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrNotCached)) {
+		if ok && (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRefused) || errors.Is(err, ErrNotCached)) {
 			return known, nil
 		}
 		return "", err

@@ -77,7 +77,8 @@ const firstWait = 10 * time.Second
 
 // Open calls open with the module, which has at most limit bytes, and returns its handler. It adds
 // the name of the module to its error. open may be called later, in another goroutine, if the
-// registry is not available when the router starts.
+// registry has no module for the handler when the router starts: it may be down, refuse the
+// credentials, or lack the module or its signature.
 func (s *Source) Open(ctx context.Context, limit config.Size, env plugins.HandlerEnv, open func(context.Context, Content) (plugins.Handler, error)) (plugins.Handler, error) {
 	timeout := time.Duration(math.MaxInt64)
 	try := func(ctx context.Context) (plugins.Handler, error) {
@@ -92,7 +93,7 @@ func (s *Source) Open(ctx context.Context, limit config.Size, env plugins.Handle
 	}
 	timeout = firstWait
 	h, err := try(ctx)
-	if err != nil && ctx.Err() == nil && errors.Is(err, oci.ErrUnavailable) {
+	if _, remote := errors.AsType[registryError](err); remote && ctx.Err() == nil {
 		timeout = math.MaxInt64
 		return wait(ctx, env.Log, err, try), nil
 	}

@@ -68,6 +68,7 @@ type registry struct {
 	*httptest.Server
 
 	up               atomic.Bool
+	refuses          atomic.Int64 // HTTP status of all answers; 0: none is refused
 	digest, manifest string
 }
 
@@ -95,6 +96,8 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch path := req.URL.Path; {
 	case !r.up.Load():
 		w.WriteHeader(http.StatusServiceUnavailable)
+	case r.refuses.Load() != 0:
+		w.WriteHeader(int(r.refuses.Load()))
 	case path == "/v2/team/dns/manifests/1", path == "/v2/team/dns/manifests/"+r.digest:
 		w.Header().Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
 		_, _ = w.Write([]byte(r.manifest))
@@ -193,6 +196,36 @@ func TestRegistryIsDown(t *testing.T) {
 		t.Errorf("the digest is %s", got)
 	}
 	must.Succeed(t, waiting.Close(t.Context()))
+}
+
+// TestRegistryRefuses: a handler waits at a start until the registry gives the module to it. A reload
+// fails, and a tag whose digest is known needs no credentials.
+func TestRegistryRefuses(t *testing.T) {
+	// Guarantee: registry-down
+	r := serve(t)
+	s := source(t, t.TempDir(), "module: "+r.ref(":1")+"\nsha256: "+digestOf(code))
+	for status, want := range map[int]string{http.StatusUnauthorized: "refuses access (HTTP 401)", http.StatusForbidden: "(HTTP 403)", http.StatusNotFound: "does not have it"} {
+		r.refuses.Store(int64(status))
+		late := env(t.TempDir())
+		if _, err := s.Open(t.Context(), 1<<20, late, open); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a reload: %v, want %s", err, want)
+		}
+		late.Modules.Starting = true
+		waiting, err := s.Open(t.Context(), 1<<20, late, open)
+		must.Succeed(t, err)
+		if _, err = waiting.Handle(t.Context(), nil); plugins.ClassOf(err) != plugins.Postponed || !strings.Contains(err.Error(), want) {
+			t.Errorf("a delta: %v, want %s", err, want)
+		}
+		must.Succeed(t, waiting.Close(t.Context()))
+	}
+	kept := env(t.TempDir())
+	r.refuses.Store(0)
+	for range 2 {
+		h, err := s.Open(t.Context(), 1<<20, kept, open)
+		must.Succeed(t, err)
+		must.Succeed(t, h.Close(t.Context()))
+		r.refuses.Store(http.StatusUnauthorized)
+	}
 }
 
 // TestOffline: a check says that it could not check a module that is not on this machine.

@@ -48,6 +48,12 @@ func (s *Source) validateRef(n config.Node) (problems config.Problems) {
 	return problems
 }
 
+// registryError is the error of an answer of a registry, or of its content: the registry may have
+// something else later, while the configuration stays as it is.
+type registryError struct{ error }
+
+func (e registryError) Unwrap() error { return e.error }
+
 // fetch returns the module of a registry.
 func (s *Source) fetch(ctx context.Context, limit int64, in plugins.Modules) (Content, []any, error) {
 	ref, err := oci.Parse(s.Module)
@@ -70,7 +76,7 @@ func (s *Source) fetch(ctx context.Context, limit int64, in plugins.Modules) (Co
 	}
 	m, err := repo.Module(ctx, digest, limit)
 	if err != nil {
-		return Content{}, nil, err
+		return Content{}, nil, registryError{err}
 	}
 	var attrs []any
 	if repo.Unkept != nil {
@@ -115,8 +121,10 @@ func (s *Source) digest(ctx context.Context, repo *oci.Repository, ref oci.Ref) 
 	}
 	found, err := repo.Resolve(ctx, ref.Tagged())
 	switch {
+	case (s.Verify.Key != "" || s.SHA256 != "") && err == nil:
+		return found, "", nil
 	case s.Verify.Key != "" || s.SHA256 != "":
-		return found, "", err
+		return "", "", registryError{err}
 	case err != nil:
 		return "", "", fmt.Errorf("it has a tag and no digest, so its content could change: add @sha256:…, which router check -connect prints, or verify, or an entry in %s", lockfile.Name)
 	}
@@ -140,7 +148,10 @@ func (s *Source) verify(ctx context.Context, repo *oci.Repository, digest string
 	if err != nil {
 		return fmt.Errorf("verify.key: %s: %w", s.Verify.Key, err)
 	}
-	return repo.Verify(ctx, digest, key, s.Verify.Identity)
+	if err := repo.Verify(ctx, digest, key, s.Verify.Identity); err != nil {
+		return registryError{err}
+	}
+	return nil
 }
 
 // explained adds the remedy to an error about a module that is not there.
