@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"slices"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/expr"
@@ -23,25 +22,36 @@ type explained struct {
 // allRoutes explains all routes in the order of the configuration. Downstream routes are explained
 // with the events of their upstream routes.
 func (o *offline) allRoutes(ctx context.Context, d *event.Delta) (all []RouteExplanation, err error) {
-	known := make(map[string]*explained)
+	w := walk{o, make(map[string]*config.Route, len(o.cfg.Routes)), make(map[string]*explained, len(o.cfg.Routes))}
 	for _, route := range o.cfg.Routes {
-		if err := o.chain(ctx, route, d, known); err != nil {
+		w.routes[route.Name] = route
+	}
+	for _, route := range o.cfg.Routes {
+		if err := w.chain(ctx, route, d); err != nil {
 			return nil, err
 		}
 	}
 	for _, route := range o.cfg.Routes {
-		all = append(all, known[route.Name].all...)
+		all = append(all, w.known[route.Name].all...)
 	}
 	return all, nil
 }
 
+// walk explains the routes, each once.
+type walk struct {
+	*offline
+
+	routes map[string]*config.Route // by name
+	known  map[string]*explained    // by route
+}
+
 // chain explains a route after its upstream routes. There are no cycles.
-func (o *offline) chain(ctx context.Context, route *config.Route, d *event.Delta, known map[string]*explained) error {
-	if known[route.Name] != nil {
+func (o *walk) chain(ctx context.Context, route *config.Route, d *event.Delta) error {
+	if o.known[route.Name] != nil {
 		return nil
 	}
 	found := &explained{}
-	known[route.Name] = found
+	o.known[route.Name] = found
 	if len(route.Upstream) == 0 {
 		e, err := o.route(ctx, route, d)
 		if err != nil {
@@ -51,14 +61,11 @@ func (o *offline) chain(ctx context.Context, route *config.Route, d *event.Delta
 		return o.makes(ctx, route, d, e, found)
 	}
 	none := RouteExplanation{Route: route.Name, Verdict: MatchesNot} // used if there is no event
-	for _, upstream := range o.cfg.Routes {
-		if !slices.Contains(route.Upstream, upstream.Name) {
-			continue
-		}
-		if err := o.chain(ctx, upstream, d, known); err != nil {
+	for _, upstream := range route.Upstream {
+		if err := o.chain(ctx, o.routes[upstream], d); err != nil {
 			return err
 		}
-		by := known[upstream.Name]
+		by := o.known[upstream]
 		for _, event := range by.events {
 			input := *d
 			input.Event = event
@@ -71,7 +78,7 @@ func (o *offline) chain(ctx context.Context, route *config.Route, d *event.Delta
 				return err
 			}
 		}
-		none.upstream(upstream.Name, by)
+		none.upstream(upstream, by)
 	}
 	if len(found.all) == 0 {
 		if found.all = append(found.all, none); none.Verdict == MatchUnknown {
