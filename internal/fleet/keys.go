@@ -66,8 +66,9 @@ func newKey(from config.Secret) (key, error) {
 	return k, nil
 }
 
-// newKeys reads the keys of one kind; nil: none is configured.
-func newKeys(own, also config.Secret, unsigned bool) (*Keys, error) {
+// NewKeys reads the keys of one kind: the own one, which signs, and a further one that is accepted,
+// if any. unsigned: messages without a signature are accepted, too. nil: no own key is configured.
+func NewKeys(own, also config.Secret, unsigned bool) (*Keys, error) {
 	if own.IsZero() {
 		return nil, nil //nolint:nilnil // as said
 	}
@@ -134,11 +135,11 @@ func (k *key) sum(purpose, subject, place string, data []byte) []byte {
 func (c *Conn) readKeys(of *config.Fleet, role Role) (err error) {
 	cfg := &of.Keys
 	if role == Member {
-		if c.Members, err = newKeys(cfg.Members, cfg.Accept.Members, cfg.Accept.Unsigned); err != nil {
+		if c.Members, err = NewKeys(cfg.Members, cfg.Accept.Members, cfg.Accept.Unsigned); err != nil {
 			return fmt.Errorf("fleet.keys.members: %w", err)
 		}
 	}
-	if c.Workers, err = newKeys(cfg.Workers, cfg.Accept.Workers, cfg.Accept.Unsigned); err != nil {
+	if c.Workers, err = NewKeys(cfg.Workers, cfg.Accept.Workers, cfg.Accept.Unsigned); err != nil {
 		return fmt.Errorf("fleet.keys.workers: %w", err)
 	}
 	if c.Members != nil && c.Workers != nil && c.Members.own.id == c.Workers.own.id {

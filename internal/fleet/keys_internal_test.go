@@ -35,7 +35,7 @@ func TestKeys(t *testing.T) {
 			text = "{members: {file: DIR/own}, accept: {members: {file: DIR/also}}}"
 		}
 		cfg := keysOf(t, map[string]string{"own": own, "also": also + "\n"}, text)
-		k, err := newKeys(cfg.Keys.Members, cfg.Keys.Accept.Members, unsigned)
+		k, err := NewKeys(cfg.Keys.Members, cfg.Keys.Accept.Members, unsigned)
 		must.Succeed(t, err)
 		return k
 	}
