@@ -23,6 +23,7 @@ import (
 // attacked is a fleet with exactly the printed permissions, and a worker that is an attacker.
 type attacked struct {
 	t                     *testing.T
+	nats                  string // the section of the member
 	member, worker, admin *fleet.Conn
 }
 
@@ -34,7 +35,7 @@ func attack(t *testing.T, keys string) *attacked {
 	t.Helper()
 	names := fleet.NamesOf("test")
 	s := restricted(t, fleet.Permissions(names, fleet.Member), fleet.Permissions(names, fleet.Worker))
-	a := &attacked{t, connect(t, as(s, "u0"), keys), connectWorker(t, as(s, "u1")), connect(t, as(s, "admin"))}
+	a := &attacked{t, as(s, "u0"), connect(t, as(s, "u0"), keys), connectWorker(t, as(s, "u1")), connect(t, as(s, "admin"))}
 	must.Succeed(t, a.member.Ensure(t.Context()))
 	return a
 }
@@ -192,5 +193,31 @@ func TestWorkerCannot(t *testing.T) {
 		must.Succeed(t, a.worker.NATS.Publish(subject, nil))
 		must.Succeed(t, a.worker.NATS.Flush())
 		must.Fail(t, a.worker.NATS.LastError(), subject)
+	}
+}
+
+// TestProbeOfKeys: a check with another key than that of the leader says so.
+func TestProbeOfKeys(t *testing.T) {
+	other := fmt.Sprintf("{members: %q}", strings.Repeat("o", 32))
+	for _, c := range []struct{ leader, checked, want string }{
+		{keys, keys, ""},
+		{keys, other, "it is signed with another key"},
+		{"", keys, "it has no valid signature of the fleet"},
+		{keys, "", "this configuration has no keys.members"},
+		{"", "", ""},
+	} {
+		a := attack(t, c.leader)
+		probe := func() string {
+			found, err := fleet.Probe(t.Context(), section(t, a.nats, c.checked), fleet.Member)
+			must.Succeed(t, err)
+			return strings.Join(append(found.Mistakes, found.Warnings...), "; ")
+		}
+		if text := probe(); text != "" {
+			t.Errorf("without a leader: %s", text)
+		}
+		a.lead(a.member.Names.Cuts(), a.member.Names.CutsLead())
+		if text := probe(); !strings.Contains(text, c.want) || (text == "") != (c.want == "") {
+			t.Errorf("keys %q, leader %q: %s, want %s", c.checked, c.leader, text, c.want)
+		}
 	}
 }

@@ -143,8 +143,32 @@ func (c *Conn) compare(ctx context.Context, found *Report) error {
 		if len(other) > 0 {
 			found.Warnings = append(found.Warnings, describe(want.Name, other)+"; "+remedy)
 		}
+		if want.Name == c.Names.Cuts() {
+			if err := c.sameKeys(ctx, have, found); err != nil {
+				return err
+			}
+		}
 	}
 	c.limits(account, missing, found)
+	return nil
+}
+
+// sameKeys adds the finding that the last leader had other keys than this configuration. No leader
+// is no finding.
+func (c *Conn) sameKeys(ctx context.Context, cuts jetstream.Stream, found *Report) error {
+	record, err := cuts.GetLastMsgForSubject(ctx, c.Names.CutsLead())
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("the lead record in stream %s: %w", c.Names.Cuts(), err)
+	}
+	mac := record.Header.Get(MACHeader)
+	if err := c.Members.Verify(mac, PurposeLead, record.Subject, "", record.Data); err != nil {
+		found.Warnings = append(found.Warnings, fmt.Sprintf("keys: the leader would not be followed, because of its lead record in stream %s: %v", c.Names.Cuts(), err))
+	} else if c.Members == nil && mac != "" {
+		found.Warnings = append(found.Warnings, "keys: the leader signs its records, and this configuration has no keys.members: set those of the leader")
+	}
 	return nil
 }
 
