@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/crds"
 	"github.com/deltarouter/deltarouter/internal/kubehttp"
+	"github.com/deltarouter/deltarouter/pkg/authz"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
@@ -31,14 +32,15 @@ const (
 // its namespace.
 type Ungranted struct {
 	api     *plugins.API
+	allowed func(context.Context, authz.Right) (bool, error)
 	log     *slog.Logger
 	now     func() time.Time
 	failure string // the last one that was logged
 }
 
-// NewUngranted returns an Ungranted.
-func NewUngranted(api *plugins.API, log *slog.Logger, now func() time.Time) *Ungranted {
-	return &Ungranted{api: api, log: log, now: now}
+// NewUngranted returns an Ungranted. allowed reports whether the router has a right.
+func NewUngranted(api *plugins.API, allowed func(context.Context, authz.Right) (bool, error), log *slog.Logger, now func() time.Time) *Ungranted {
+	return &Ungranted{api: api, allowed: allowed, log: log, now: now}
 }
 
 // Run searches until ctx is done. granted reports whether the Routes of a namespace are used; nil
@@ -70,8 +72,14 @@ type page struct {
 	}
 }
 
-// pass lists all Routes, and writes the missing statuses.
+// pass lists all Routes, and writes the missing statuses, if the router may do both. No request is
+// made that the API server would refuse.
 func (u *Ungranted) pass(ctx context.Context, granted func(namespace string) bool) error {
+	for _, r := range []authz.Right{{Verb: "list", Group: group, Resource: Route.plural()}, {Verb: "patch", Group: group, Resource: Route.plural() + "/status"}} {
+		if ok, err := u.allowed(ctx, r); err != nil || !ok {
+			return err
+		}
+	}
 	for next := ""; ; {
 		place, err := url.JoinPath(u.api.URL, "apis", group, crds.Version, Route.plural())
 		if err != nil {

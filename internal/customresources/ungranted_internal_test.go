@@ -1,6 +1,7 @@
 package customresources
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/pkg/authz"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
@@ -31,12 +33,15 @@ func TestUngranted(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		list, patch int
+		lacks       string // a verb
 		want        []string
 	}{
-		{"all rights", 200, 200, []string{"new", "changed"}},
-		{"a conflict with another router", 200, 409, []string{"new", "changed"}},
-		{"no right to list", 403, 200, nil},
-		{"no right to patch", 200, 403, []string{"new"}},
+		{"all rights", 200, 200, "", []string{"new", "changed"}},
+		{"a conflict with another router", 200, 409, "", []string{"new", "changed"}},
+		{"no right to list", 418, 200, "list", nil},
+		{"no right to patch", 418, 200, "patch", nil},
+		{"no right to list any more", 403, 200, "", nil},
+		{"no right to patch any more", 200, 403, "", []string{"new"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
@@ -63,7 +68,8 @@ func TestUngranted(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			t.Cleanup(server.Client().CloseIdleConnections)
-			u := NewUngranted(&plugins.API{URL: server.URL, Client: server.Client()}, slog.New(slog.DiscardHandler), func() time.Time { return time.Unix(1e9, 0) })
+			allowed := func(_ context.Context, r authz.Right) (bool, error) { return r.Verb != c.lacks, nil }
+			u := NewUngranted(&plugins.API{URL: server.URL, Client: server.Client()}, allowed, slog.New(slog.DiscardHandler), func() time.Time { return time.Unix(1e9, 0) })
 			if err := u.pass(t.Context(), func(namespace string) bool { return namespace == "granted" }); err != nil || !slices.Equal(got, c.want) {
 				t.Errorf("got %v %v, want %v", got, err, c.want)
 			}

@@ -88,7 +88,7 @@ func (o *objectRoutes) open(r *router) {
 	}, objectsOf(o.saved))
 	o.changes = o.watcher
 	o.writer = customresources.NewWriter(r.API, r.Log, r.opts.clock().Now)
-	o.ungranted = customresources.NewUngranted(r.API, r.Log, r.opts.clock().Now)
+	o.ungranted = customresources.NewUngranted(r.API, r.client.Allowed, r.Log, r.opts.clock().Now)
 }
 
 // apply reports whether a change of objects can be applied now. If the configuration file is being

@@ -277,7 +277,7 @@ var allowed = map[string][]string{
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
 	"internal/customresources": {
-		"internal/backoff", "internal/crds", "internal/fileerr", "internal/kubehttp", "internal/manifest", "internal/metrics", "internal/printable", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
+		"internal/backoff", "internal/crds", "internal/fileerr", "internal/kubehttp", "internal/manifest", "internal/metrics", "internal/printable", "pkg/authz", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 	// The output of router crds.
 	"internal/crds": {"internal/config/scalar", "internal/config/tags", "internal/manifest", "pkg/config"},

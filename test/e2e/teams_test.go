@@ -60,7 +60,7 @@ routes:
 	h.answer(http.StatusOK)
 	r = routertest.StartFile(t, file)
 	r.Ready(t)
-	if out, _ := routertest.Control(t, file, "status"); !strings.Contains(out, `includes/team:`) || !strings.Contains(out, `there is no sink "nowhere"`) {
+	if out, _ := routertest.Control(t, file, "status"); !strings.Contains(out, `includes/team:`) || !strings.Contains(out, `sink "nowhere" is unknown or not granted`) {
 		t.Errorf("router status says\n%s", out)
 	}
 	ours.Make(routertest.ConfigMap("unseen", "1"))
