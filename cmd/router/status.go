@@ -61,7 +61,7 @@ func printStatus(r *cli.Remote, s *api.Status) error {
 	fmt.Fprintln(w, "ROUTE\tPENDING\tIN MEMORY\tON DISK\tDEAD LETTERS")
 	for i := range s.Routes {
 		route := &s.Routes[i]
-		cli.Printf(w, "%s\t%d\t%s\t%d\t%s\n", route.Name, route.Pending, plugincmd.Size(float64(route.Bytes)), route.OnDisk, letters(route))
+		cli.Printf(w, "%s\t%d\t%s\t%d\t%s\n", route.Name, route.Pending, inMemory(route), route.OnDisk, letters(route))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -99,6 +99,14 @@ func printStatus(r *cli.Remote, s *api.Status) error {
 		fmt.Fprintln(r.Out, "not ready")
 	}
 	return nil
+}
+
+// inMemory returns the memory that the pending deltas of a route take. A worker does not know it.
+func inMemory(route *api.RouteStatus) string {
+	if route.Bytes == 0 && route.Pending > route.OnDisk {
+		return "-"
+	}
+	return plugincmd.Size(float64(route.Bytes))
 }
 
 // letters returns the number of the dead letters of a route, and of those that are lost.

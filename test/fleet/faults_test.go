@@ -65,7 +65,7 @@ func TestWorkerStatus(t *testing.T) {
 		}
 		return nil
 	})
-	c.status(c.worker(), "far    5        0        0", "far    2           5", " leader ", " worker ")
+	c.status(c.worker(), "far    5        -          0        0", "far    2           5", " leader ", " worker ")
 	if out, err := c.worker().Control("resync", "-route", "far"); err == nil || !strings.Contains(out, "this process is a worker of the fleet: ask the leader") {
 		t.Errorf("%v: %s", err, out)
 	}
