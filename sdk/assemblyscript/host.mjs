@@ -95,7 +95,8 @@ export class Guest {
   // repeat, since, suppressed, traceparent, with, event: {id, type, source, subject, route, time, data}}; since and time are texts
   // that Date reads. Objects are values, or texts of JSON. A result is {events}, {error}, {retry}, {drop: true} or {}.
   handle(deltas) {
-    const end = deltas.findIndex((d) => !d.traceparent !== !deltas[0].traceparent); // all of a batch have one, or none has
+    const first = deltas[0]; // all of a batch have a traceparent, or none has, and the same is true of with
+    const end = deltas.findIndex((d) => !d.traceparent !== !first.traceparent || (d.with === undefined) !== (first.with === undefined));
     if (end > 0) return [...this.handle(deltas.slice(0, end)), ...this.handle(deltas.slice(end))];
     const batch = encode(deltas);
     const ret = BigInt.asUintN(64, this.exports.rtr_handle(this.write(batch), batch.length));
