@@ -60,7 +60,7 @@ func (k *Expressions) end() {
 // environment returns the environment of a configuration or a fragment, if the effort permits its
 // defines.
 func (k *Expressions) environment(cfg expr.EnvConfig, effort *expr.Effort) (*environment, error) {
-	// The messages of Missing name what is granted, and so does the message about no name.
+	// The messages of Missing name the granted sources, and so does the message about no name.
 	text, err := json.Marshal([]any{cfg.Cluster, slices.Sorted(maps.Keys(cfg.Sources)), cfg.Define, cfg.Missing("")})
 	if err != nil {
 		return nil, err

@@ -33,7 +33,7 @@ type Conn struct {
 	Members *Keys
 	// Workers are the keys of all processes; nil: there are none.
 	Workers *Keys
-	// Refused counts what was refused.
+	// Refused counts the refusals.
 	Refused Refusals
 
 	replicas int

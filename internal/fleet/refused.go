@@ -19,7 +19,7 @@ type Refusals struct {
 // recent is the time for which the status shows a refusal.
 const recent = time.Hour
 
-// The kinds of what is refused.
+// The kinds of refusals.
 const (
 	RefusedReply = "reply"      // a request whose answer would go elsewhere than to an inbox
 	RefusedLead  = PurposeLead  // a lead record

@@ -80,7 +80,7 @@ func (t *term) tend(ctx context.Context, m *metrics.Metrics) {
 	})
 }
 
-// refusedCheck returns the check of what was refused lately, if anything was.
+// refusedCheck returns the check of the refusals of the last hour, if there are any.
 func refusedCheck(conn *fleet.Conn) []api.Check {
 	if text := conn.Refused.Recent(time.Now()); text != "" {
 		return []api.Check{{Name: "fleet/refused", Message: text}}

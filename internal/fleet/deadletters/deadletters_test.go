@@ -104,7 +104,7 @@ func names(t *testing.T, letters *checkpoint.Letters) (all []string) {
 	return all
 }
 
-// TestForgedLetters: with keys only what a worker has signed is imported. A letter with a key that the
+// TestForgedLetters: with keys, only letters that a worker has signed are imported. A letter with a key that the
 // leader does not know waits until it knows the key.
 func TestForgedLetters(t *testing.T) {
 	// Guarantee: workers-signed
