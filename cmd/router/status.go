@@ -135,8 +135,7 @@ func printNamespaces(r *cli.Remote, sources []api.SourceStatus) error {
 	return w.Flush()
 }
 
-// printObjects prints the namespaces whose objects are read for routes. An object elsewhere has no
-// status, because the router does not see it.
+// printObjects prints the namespaces whose objects are read for routes.
 func printObjects(out io.Writer, all []api.ObjectsStatus) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(all) > 0 {
@@ -146,11 +145,11 @@ func printObjects(out io.Writer, all []api.ObjectsStatus) error {
 		key := "customResources." + strings.ToLower(o.Kind[:1]) + o.Kind[1:] + "s"
 		switch {
 		case len(o.Namespaces) == 0:
-			cli.Printf(w, "%s\tnone\tignored, without a status: %s grants them\n", o.Kind, key)
+			cli.Printf(w, "%s\tnone\tignored: %s grants them\n", o.Kind, key)
 		case slices.Contains(o.Namespaces, "*"):
 			cli.Printf(w, "%s\tall\t-\n", o.Kind)
 		default:
-			cli.Printf(w, "%s\t%s\tignored, without a status: %s.namespaces grants them\n", o.Kind, strings.Join(o.Namespaces, ", "), key)
+			cli.Printf(w, "%s\t%s\tignored: %s.namespaces grants them\n", o.Kind, strings.Join(o.Namespaces, ", "), key)
 		}
 	}
 	return w.Flush()

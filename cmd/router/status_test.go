@@ -49,8 +49,8 @@ func TestStatusOfObjects(t *testing.T) {
 	must.Succeed(t, printObjects(&out, []api.ObjectsStatus{{Kind: "Route", Namespaces: []string{"*"}}}))
 	const want = `
 OBJECTS       GRANTED NAMESPACES  OTHERS
-Route         payments, shop      ignored, without a status: customResources.routes.namespaces grants them
-ClusterRoute  none                ignored, without a status: customResources.clusterRoutes grants them
+Route         payments, shop      ignored: customResources.routes.namespaces grants them
+ClusterRoute  none                ignored: customResources.clusterRoutes grants them
 
 OBJECTS  GRANTED NAMESPACES  OTHERS
 Route    all                 -

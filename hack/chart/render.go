@@ -33,7 +33,8 @@ func render(namespace string, values map[string]any) (map[string]string, error) 
 	return renderWith(nil, namespace, values)
 }
 
-// renderWith is render beside the objects of a cluster, as helm install does; nil: there is no cluster.
+// renderWith is render beside the objects of a cluster, as helm install does; nil: there is no
+// cluster.
 func renderWith(cluster engine.ClientProvider, namespace string, values map[string]any) (map[string]string, error) {
 	loaded, err := loader.LoadDir(chart)
 	if err != nil {

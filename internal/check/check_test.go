@@ -146,8 +146,8 @@ func write(t *testing.T, text string) string {
 	return file
 }
 
-// TestDeadClusterOnce: check -connect names a cluster that does not answer once, although it asks for
-// the schemas and for the rights.
+// TestDeadClusterOnce: check -connect names a cluster that does not answer once, although it asks
+// for the schemas and for the rights.
 func TestDeadClusterOnce(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()

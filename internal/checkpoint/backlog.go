@@ -102,8 +102,8 @@ func (db *DB) Backlog(name string) (d Backlog, err error) {
 	return d, err
 }
 
-// BacklogBytes returns the bytes of the backlog of a route on disk, of the backlogs of all routes of
-// its [Owner], and of those of all routes, as of the last transaction.
+// BacklogBytes returns the bytes of the backlog of a route on disk, of the backlogs of all routes
+// of its [Owner], and of those of all routes, as of the last transaction.
 func (db *DB) BacklogBytes(name string) (route, owned, all int64) {
 	db.mu.RLock()
 	defer db.mu.RUnlock()

@@ -137,8 +137,8 @@ func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) 
 	return nil
 }
 
-// failed reports the errors of an expression. Once the effort is spent, all further expressions have
-// the same problem, so only the first of them is named.
+// failed reports the errors of an expression. Once the effort is spent, all further expressions
+// have the same problem, so only the first of them is named.
 func failed(c *compiler, e *config.Expr, sources []string, err error) {
 	if c.exhausted {
 		return

@@ -61,8 +61,8 @@ func filterOf(t *testing.T, p *compile.Plan, name string) any {
 	return p.Routes[i].FilterProgram
 }
 
-// TestCompileOnlyChanged shows that a plan has the programs of the plan before it, as far as neither
-// the text nor the type of the objects changed.
+// TestCompileOnlyChanged shows that a plan has the programs of the plan before it, as far as
+// neither the text nor the type of the objects changed.
 func TestCompileOnlyChanged(t *testing.T) {
 	m := plans{t, new(compile.Expressions), t.TempDir()}
 	const maps, text = "{resource: v1/configmaps}", `object.metadata.name == "x"`
@@ -122,6 +122,7 @@ func BenchmarkReload(b *testing.B) {
 		}
 		kept := plans{b, new(compile.Expressions), b.TempDir()}
 		kept.plan("{resource: v1/configmaps}", objects...)
+		objects[0] = route("a", "changes", fmt.Sprintf(`object.metadata.namespace == "%d"`, i))
 		for k, m := range []plans{{b, nil, kept.dir}, kept} {
 			began := time.Now()
 			m.plan("{resource: v1/configmaps}", objects...)

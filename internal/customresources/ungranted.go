@@ -28,7 +28,7 @@ const (
 // Ungranted writes a status to the Routes in namespaces without a grant, whose authors learn
 // nothing otherwise. The router does not watch these: they are listed each minute. That needs the
 // rights to list routes in all namespaces and to patch their status, without which Ungranted does
-// nothing. It leaves an object alone that has conditions of somebody else: another router may grant
+// nothing. It leaves an object alone that has other conditions: another router may grant
 // its namespace.
 type Ungranted struct {
 	api     *plugins.API
@@ -50,7 +50,11 @@ func (u *Ungranted) Run(ctx context.Context, granted func() func(namespace strin
 	defer tick.Stop()
 	for {
 		if has := granted(); has != nil {
-			if err := u.pass(ctx, has); err != nil && ctx.Err() == nil && err.Error() != u.failure {
+			err := u.pass(ctx, has)
+			switch {
+			case err == nil:
+				u.failure = ""
+			case ctx.Err() == nil && err.Error() != u.failure:
 				u.failure = err.Error()
 				u.log.Warn("routes in namespaces without a grant get no status; it is tried again", "err", err)
 			}

@@ -36,7 +36,8 @@ type EnvConfig struct {
 	ManagedFields map[string]bool
 	// Effort is spent on the defines; nil: they have no bound together.
 	Effort *Effort
-	// Missing returns the message about a source that is not in Sources. nil: it names those that are.
+	// Missing returns the message about a source that is not in Sources. nil: it names those that
+	// are.
 	Missing func(source string) string
 }
 

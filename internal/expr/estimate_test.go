@@ -25,8 +25,8 @@ func bounded() *schema.Type {
 }
 
 // TestEstimate: an expression that may cost too much causes a warning, one far beyond the limit is
-// refused; loops over lists with a maximum length cause neither, nor do two over lists of the object
-// with little work for each pair.
+// refused; loops over lists with a maximum length cause neither, nor do two over lists of the
+// object with little work for each pair.
 func TestEstimate(t *testing.T) {
 	cfg := config()
 	cfg.Types = map[string]*schema.Type{"pods": bounded()}

@@ -50,8 +50,9 @@ func (a *attacked) last(stream, subject string) *nats.Msg {
 	return &nats.Msg{Subject: m.Subject, Data: m.Data, Header: m.Header}
 }
 
-// forge makes JetStream publish a message to any subject: the answer to the read of a value that the
-// worker has written goes there, with the rights of JetStream. It waits until the stream has it.
+// forge makes JetStream publish a message to any subject: the answer to the read of a value that
+// the worker has written goes there, with the rights of JetStream. It waits until the stream has
+// it.
 func (a *attacked) forge(stream, subject string, body []byte, header nats.Header) {
 	a.t.Helper()
 	s, err := a.admin.JS.Stream(a.t.Context(), stream)
@@ -80,8 +81,8 @@ func (a *attacked) lead(stream, subject string) *fence.Publisher {
 	return p
 }
 
-// TestForgedLeadRecord: a worker that puts a lead record of its own into a stream deposes the leader
-// only if there are no keys.
+// TestForgedLeadRecord: a worker that puts a lead record of its own into a stream deposes the
+// leader only if there are no keys.
 func TestForgedLeadRecord(t *testing.T) {
 	// Guarantee: fleet-signed
 	forged, err := json.Marshal(fence.Record{Holder: "evil", ID: "evil", Term: 99})

@@ -56,14 +56,15 @@ const (
 	maxText = 1 << 10
 )
 
-// Connect connects a member to the servers. client is the name that servers show. If no server can be
-// reached within a few seconds, it returns a connection that goes on trying, see [Conn.Ready]. The
-// error is about unusable credentials or certificates, or ctx.
+// Connect connects a member to the servers. client is the name that servers show. If no server can
+// be reached within a few seconds, it returns a connection that goes on trying, see [Conn.Ready].
+// The error is about unusable credentials or certificates, or ctx.
 func Connect(ctx context.Context, cfg *config.Fleet, client string, log *slog.Logger) (*Conn, error) {
 	return connect(ctx, cfg, Member, client, log)
 }
 
-// ConnectWorker is [Connect] of a worker, whose answers come to other subjects than those of members.
+// ConnectWorker is [Connect] of a worker, whose answers come to other subjects than those of
+// members.
 func ConnectWorker(ctx context.Context, cfg *config.Fleet, client string, log *slog.Logger) (*Conn, error) {
 	return connect(ctx, cfg, Worker, client, log)
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Refusals counts what a process has refused because it may not be of this fleet. It is safe for
-// concurrent use.
+// Refusals counts the messages and requests that a process has refused, because they may not be of
+// its fleet. It is safe for concurrent use.
 type Refusals struct {
 	mu     sync.Mutex
 	counts map[string]uint64
@@ -42,8 +42,8 @@ func (r *Refusals) Count(kind string) uint64 {
 	return r.counts[kind]
 }
 
-// Recent returns the reason of the last refusal, if it is less than an hour old at now; empty: there
-// was none.
+// Recent returns the reason of the last refusal, if it is less than an hour old at now; empty:
+// there was none.
 func (r *Refusals) Recent(now time.Time) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -114,8 +114,8 @@ func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVe
 	return v
 }
 
-// SetRefused registers the counter of what a process of a fleet has refused, with the values of its
-// label and the function that counts each. It is called at most once.
+// SetRefused registers the counter of refused messages and requests of a fleet, with the values of
+// its label and the function that counts each. It is called at most once.
 func (m *Metrics) SetRefused(kinds []string, count func(kind string) uint64) {
 	const name, help = "fleet_refused_total", "What this process has refused in NATS because no process of the fleet has made it, by kind."
 	m.describe(name, "counter", help, []string{"kind"})

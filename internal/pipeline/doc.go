@@ -61,9 +61,9 @@
 // # Memory
 //
 // A route holds at most queue.memory deltas of queue.bytes, the head of its queue; only the last
-// one may exceed the bytes. They are counted when the delta is added, and again when its events have
-// been made, see queue.Head. When the head is full, new deltas go to the tail, which is only on
-// disk after the next cut, and until then in memory, a few MiB at most (Config.InFlight). While
+// one may exceed the bytes. They are counted when the delta is added, and again when its events
+// have been made, see queue.Head. When the head is full, new deltas go to the tail, which is only
+// on disk after the next cut, and until then in memory, a few MiB at most (Config.InFlight). While
 // there is a tail, every delta is appended to it, and when the head is half empty the first part of
 // the tail is read back, so the order is kept. Each route reads its own tail, and deltas on disk
 // are only counted in memory. See [Store].

@@ -176,7 +176,8 @@ func TestBatchErrors(t *testing.T) {
 				if calls != want {
 					t.Errorf("%d calls, want %d", calls, want)
 				}
-				// the router names the handler where it breaks its contract; an error of the handler does itself
+				// the router names the handler where it breaks its contract; an error of the
+				// handler does itself
 				if text := b.letters.all[0].Error; strings.Contains(text, `"h"`) == (name == "error") || strings.Contains(text, "body") {
 					t.Errorf("the error is %q", text)
 				}

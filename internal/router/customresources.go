@@ -267,8 +267,8 @@ func (r *router) objectStates() map[*customresources.Object]customresources.Stat
 	return states
 }
 
-// grants returns the function that reports whether the Routes of a namespace are used; nil: there is
-// no grant for some namespaces only.
+// grants returns the function that reports whether the Routes of a namespace are used; nil: there
+// is no grant for some namespaces only.
 func (o *objectRoutes) grants() func(namespace string) bool {
 	g := o.grant.Load()
 	if g == nil || g.AllNamespaces() {
@@ -278,7 +278,8 @@ func (o *objectRoutes) grants() func(namespace string) bool {
 }
 
 // objectsRead returns the objects with routes that the configuration grants something. Those of
-// other namespaces are not watched, see [customresources.Ungranted]: the status of the router has them.
+// other namespaces are not watched, see [customresources.Ungranted]: the status of the router has
+// them.
 func objectsRead(cfg *config.Config) (all []api.ObjectsStatus) {
 	of := &cfg.CustomResources
 	if of.Routes == nil && of.ClusterRoutes == nil {

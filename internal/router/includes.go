@@ -23,8 +23,8 @@ func (r *rejections) all() []compile.Rejected {
 	return nil
 }
 
-// each calls f for each prefix with rejected files, or with rejected objects, with the first of them
-// and their number.
+// each calls f for each prefix with rejected files, or with rejected objects, with the first of
+// them and their number.
 func (r *rejections) each(objects bool, f func(prefix string, first *compile.Rejected, n int)) {
 	all := slices.DeleteFunc(slices.Clone(r.all()), func(one compile.Rejected) bool { return objects != (one.Fragment.Object != nil) })
 	count := make(map[string]int)

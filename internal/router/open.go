@@ -37,8 +37,8 @@ type router struct {
 	expressions *compile.Expressions // of all plans
 }
 
-// What the pending deltas of all routes of an include or namespace may have together: bytes in
-// memory, and a share, as 1/n, of what all backlogs may have on disk.
+// The bounds of the pending deltas of all routes of an include or namespace together: bytes in
+// memory, and a share, as 1/n, of the bytes that all backlogs may have on disk.
 const (
 	ownedMemory = 64 << 20
 	ownedSpill  = 4

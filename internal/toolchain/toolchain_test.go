@@ -131,8 +131,8 @@ func TestRustTarget(t *testing.T) {
 	}
 }
 
-// TestSecondRustc: a compiler without the target, as rustup's is at first, does not hide a later one
-// of the PATH that has it. One that the environment names is the only candidate.
+// TestSecondRustc: a compiler without the target, as rustup's is at first, does not hide a later
+// one of the PATH that has it. One that the environment names is the only candidate.
 func TestSecondRustc(t *testing.T) {
 	without, with, root := t.TempDir(), t.TempDir(), t.TempDir()
 	must.Succeed(t, os.MkdirAll(filepath.Join(root, "lib", "rustlib", rustTarget), 0o755))

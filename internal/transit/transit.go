@@ -29,12 +29,12 @@ type State struct {
 	Only string
 }
 
-// Past is what the disk has of a state of an object, beside the identity. It is safe for concurrent
-// use.
+// Past has the fingerprints of a state of an object, which the disk has beside the identity. It is
+// safe for concurrent use.
 type Past interface {
-	// Recall returns the JSON text of the whole object, by the identity and a later state of the same
-	// object: with the values that are equal in both, and placeholders, never absence, for values that
-	// are not known.
+	// Recall returns the JSON text of the whole object, by the identity and a later state of the
+	// same object: with the values that are equal in both, and placeholders, never absence, for
+	// values that are not known.
 	Recall(identity, now rawjson.Value) string
 	// IsUnknown reports whether none of the values is known.
 	IsUnknown() bool

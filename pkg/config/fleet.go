@@ -116,8 +116,8 @@ func (c *Config) checkFleet() (problems Problems) {
 	return problems
 }
 
-// TrustedWorkers warns that the workers of a fleet can do what the leader can, because there are no
-// keys.
+// TrustedWorkers warns that the workers of a fleet have the power of the leader, because there are
+// no keys.
 func (c *Config) TrustedWorkers() Problems {
 	if c.Fleet == nil || !c.Fleet.Keys.Members.IsZero() && !c.Fleet.Keys.Workers.IsZero() && !c.Fleet.Keys.Accept.Unsigned {
 		return nil

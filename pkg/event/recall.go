@@ -44,8 +44,8 @@ func (o *Object) Recalled(now *Object) *Object {
 func (d *Delta) LacksNew() bool { return d.New != nil && d.New.IsBare() && d.New.apart.later == nil }
 
 // StandIn returns a copy of d whose New is bare, and for which now stands, a whole later state of
-// the object, when the delta is [Delta.Recalled]. The copy keeps the identity of New, and so the IDs
-// of its events. It returns d if now is no such state.
+// the object, when the delta is [Delta.Recalled]. The copy keeps the identity of New, and so the
+// IDs of its events. It returns d if now is no such state.
 func (d *Delta) StandIn(now *Object) *Delta {
 	if !d.LacksNew() || now == nil || now.IsBare() || now.UID() != d.New.UID() {
 		return d

@@ -69,9 +69,9 @@ type Config struct {
 	PageSize int64
 	// Backoff is the delay between retries. Defaults to 500ms to 30s.
 	Backoff backoff.Policy
-	// ProbeInterval is the longest time between two probes of the API server for a resource while one
-	// of its watches is open: whether its resourceVersion went back, whether it is another cluster, and
-	// whether it would still open the watches. Defaults to half a minute.
+	// ProbeInterval is the longest time between two probes of the API server for a resource while
+	// one of its watches is open: whether its resourceVersion went back, whether it is another
+	// cluster, and whether it would still open the watches. Defaults to half a minute.
 	ProbeInterval time.Duration
 	// Silence is the time after which a watch over HTTP/1.1 is reopened if it received nothing, not
 	// even a bookmark. API servers send bookmarks about once a minute, so most of the reopened

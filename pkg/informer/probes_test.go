@@ -69,8 +69,8 @@ func TestProbesAreShared(t *testing.T) {
 	}
 }
 
-// TestProbesOfNamespaces: the watches of a namespace share their probes. Those of several share them
-// if the API server says that the client may list in all namespaces; if not, it is not tried.
+// TestProbesOfNamespaces: the watches of a namespace share their probes. Those of several share
+// them if the API server says that the client may list in all namespaces; if not, it is not tried.
 func TestProbesOfNamespaces(t *testing.T) {
 	for name, c := range map[string]struct {
 		second, answer string

@@ -108,8 +108,8 @@ routes:
 }
 
 // TestPendingSecrets: deltas of Secrets that are pending at a stop or a crash have exact `changed`
-// and `diff` afterwards, and the present object, also if it changed again while the router was down.
-// None of their values reaches the disk.
+// and `diff` afterwards, and the present object, also if it changed again while the router was
+// down. None of their values reaches the disk.
 func TestPendingSecrets(t *testing.T) {
 	// Guarantee: secrets-known-changes, secrets-off-disk
 	s, ns := sandboxtest.StartNamespace(t)

@@ -84,7 +84,7 @@ type passed struct {
 // is identifies an event in both routes: each has IDs of its own.
 func (s delivery) is() string { return fmt.Sprint(s.uid, s.op, s.n, s.seen.UnixNano(), s.repeat) }
 
-// checkBehind compares what the limit let through with what the upstream route passed on.
+// checkBehind compares the events that the limit let through with those of the upstream route.
 func (w *world) checkBehind() {
 	if w.timed == nil || w.timed.behind == nil || w.c.rewound {
 		return

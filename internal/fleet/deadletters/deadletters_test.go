@@ -104,8 +104,8 @@ func names(t *testing.T, letters *checkpoint.Letters) (all []string) {
 	return all
 }
 
-// TestForgedLetters: with keys, only letters that a worker has signed are imported. A letter with a key that the
-// leader does not know waits until it knows the key.
+// TestForgedLetters: with keys, only letters that a worker has signed are imported. A letter with a
+// key that the leader does not know waits until it knows the key.
 func TestForgedLetters(t *testing.T) {
 	// Guarantee: workers-signed
 	c := natstest.Start(t, natstest.Config{})

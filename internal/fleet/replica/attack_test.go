@@ -134,8 +134,8 @@ func TestForgedState(t *testing.T) {
 	}
 }
 
-// TestOtherKeys: a standby with other keys than the leader does not follow it, and does not say that
-// it has all; with those of the leader it follows.
+// TestOtherKeys: a standby with other keys than the leader does not follow it, and does not say
+// that it has all; with those of the leader it follows.
 func TestOtherKeys(t *testing.T) {
 	s := serve(t)
 	m, o := strings.Repeat("m", 32), strings.Repeat("o", 32)

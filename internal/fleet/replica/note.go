@@ -69,8 +69,8 @@ func parseNote(text []byte) (n note) {
 }
 
 // Note returns the note of the present lead record of the stream CUTS, for the first lead record of
-// the next leader: followers find the snapshot in it. It is empty in a new stream, and if the record
-// is not of the fleet, see [fleet.Keys]: then the leader makes a snapshot.
+// the next leader: followers find the snapshot in it. It is empty in a new stream, and if the
+// record is not of the fleet, see [fleet.Keys]: then the leader makes a snapshot.
 func Note(ctx context.Context, conn *fleet.Conn) ([]byte, error) {
 	record, err := lead(ctx, conn)
 	if foreign(err) {

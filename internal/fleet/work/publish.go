@@ -115,8 +115,8 @@ func (o *Outbox) messages(batch []*item, limit int64) (items []*item, messages [
 	return items, messages
 }
 
-// signed returns the messages of an item. The last one has the signature of the whole body: parts of
-// other messages do not fit.
+// signed returns the messages of an item. The last one has the signature of the whole body: parts
+// of other messages do not fit.
 func signed(keys *fleet.Keys, subject string, it *item, limit int64, id string) []*nats.Msg {
 	messages := split(subject, it.body, limit, id)
 	if mac := keys.Sign(fleet.PurposeDelta, subject, "", it.body); mac != "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/access"
 )
 
-// The logged parts of the body of a request, in bytes: a longer body is cut in its middle, because a
-// list of ids is at the beginning and the options are at the end.
+// The logged parts of the body of a request, in bytes: a longer body is cut in its middle, because
+// a list of ids is at the beginning and the options are at the end.
 const (
 	auditHead = 256
 	auditTail = 64

@@ -38,8 +38,8 @@ func (b *Backlog) coalesce(e *queue.Entry) bool {
 	return true
 }
 
-// dropFor drops the oldest delta in memory that was never attempted, and further ones as long as the
-// bytes are at their limit and newest is larger than all of them.
+// dropFor drops the oldest delta in memory that was never attempted, and further ones as long as
+// the bytes are at their limit and newest is larger than all of them.
 func (b *Backlog) dropFor(newest *queue.Entry) {
 	head, tail := &b.Queue.Head, &b.Queue.Tail
 	bound := b.Room.Bound()

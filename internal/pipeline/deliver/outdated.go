@@ -55,8 +55,8 @@ func (c *Config) again(e *queue.Entry, d *event.Delta) *event.Object {
 	return nil
 }
 
-// unhandled returns the event of an entry without a handler. shown is its delta, or a copy with other
-// states: the event has the identity of the delta in any case.
+// unhandled returns the event of an entry without a handler. shown is its delta, or a copy with
+// other states: the event has the identity of the delta in any case.
 func unhandled(b *Batch, e *queue.Entry, shown *event.Delta) event.Event {
 	made := chain.Event(shown, b.cfg.Route)
 	if shown.New != e.Delta.New {

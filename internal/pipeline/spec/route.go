@@ -123,8 +123,8 @@ type NamedSink struct {
 
 // Cached finds the objects of deltas in the cache.
 type Cached struct {
-	// Object returns the cached object of a delta, see deliver.Config.Current; may be nil. It must not
-	// block.
+	// Object returns the cached object of a delta, see deliver.Config.Current; may be nil. It must
+	// not block.
 	Object func(d *event.Delta) *event.Object
 	// Whole is closed once the cache has the whole objects of which the disk has only identities.
 	// Restored deltas of such objects, and all deltas behind them, wait for it. nil: they need not.

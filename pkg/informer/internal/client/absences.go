@@ -33,8 +33,8 @@ func NewAbsences(client *Client) *Absences {
 	return &Absences{client: client, answers: make(map[string]*shared)}
 }
 
-// Discover is [Client.Discover] with answers that are not older than maxAge. It begins with the list
-// of groups: for a group that the API server does not have, nothing else is requested.
+// Discover is [Client.Discover] with answers that are not older than maxAge. It begins with the
+// list of groups: for a group that the API server does not have, nothing else is requested.
 func (a *Absences) Discover(ctx context.Context, gvr schema.GroupVersionResource, maxAge time.Duration) (Found, error) {
 	get := func(ctx context.Context, path string, into any) error { return a.get(ctx, path, maxAge, into) }
 	if gvr.Group != "" {

@@ -17,11 +17,11 @@ import (
 // firstProbe is the longest time that the first watch after a restart waits for a probe.
 const firstProbe = 10 * time.Second
 
-// prober checks whether the API server has gone back in time or is another cluster: when a watch has
-// been opened, and at intervals while it is open. Only the first watch after a restart is preceded
-// by a probe, and for a short time: an API server may be slower with lists than with watches. The
-// identity of the cluster is requested before each, as the events of another one must not be
-// applied. It is safe for concurrent use.
+// prober checks whether the API server has gone back in time or is another cluster: when a watch
+// has been opened, and at intervals while it is open. Only the first watch after a restart is
+// preceded by a probe, and for a short time: an API server may be slower with lists than with
+// watches. The identity of the cluster is requested before each, as the events of another one must
+// not be applied. It is safe for concurrent use.
 type prober struct {
 	cfg     *Config
 	inquiry *Inquiry
@@ -31,7 +31,8 @@ type prober struct {
 	open   atomic.Pointer[openWatch] // nil: none
 	found  atomic.Pointer[error]     // the error that makes the open watch useless
 	probed atomic.Bool               // a probe succeeded once
-	// resuming: the watch was resumed without the version of the API server, which the next probe has.
+	// resuming: the watch was resumed without the version of the API server, which the next probe
+	// has.
 	resuming atomic.Bool
 	due      chan struct{} // has an element if a probe is due at once
 	counted  recount

@@ -23,8 +23,8 @@ const maxDeferred = 4
 
 // Probes are the probes of one API server. All watches of a resource share them, whatever their
 // namespaces, selectors and formats: with 200 watches the API server still receives one request per
-// round. If a client may not list the objects in all namespaces, it is one for each namespace. It is
-// safe for concurrent use.
+// round. If a client may not list the objects in all namespaces, it is one for each namespace. It
+// is safe for concurrent use.
 type Probes struct {
 	mu     sync.Mutex
 	shared map[schema.GroupVersionResource]*shared
@@ -42,8 +42,8 @@ type shared struct {
 	refused                 time.Time // the time of the last refusal of wide, in spite of that
 }
 
-// scope is what a probe lists. Selectors would make the API server read all objects for one that
-// they select; a name does not, and a client may have rights for single names only.
+// scope has the objects that a probe lists. Selectors would make the API server read all objects
+// for one that they select; a name does not, and a client may have rights for single names only.
 type scope struct {
 	path          string
 	fieldSelector string // of a name; empty: none
@@ -224,8 +224,8 @@ func (s *Probes) probe(ctx context.Context, p *prober, r *rounds, of scope, watc
 	}
 }
 
-// refuse records that the API server refuses a scope. It returns the views of the watches of which it
-// is the own one; the others are probed in theirs.
+// refuse records that the API server refuses a scope. It returns the views of the watches of which
+// it is the own one; the others are probed in theirs.
 func (s *Probes) refuse(p *prober, of scope, views []view) (final []view) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

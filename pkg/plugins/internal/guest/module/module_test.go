@@ -198,8 +198,8 @@ func TestRegistryIsDown(t *testing.T) {
 	must.Succeed(t, waiting.Close(t.Context()))
 }
 
-// TestRegistryRefuses: a handler waits at a start until the registry gives the module to it. A reload
-// fails, and a tag whose digest is known needs no credentials.
+// TestRegistryRefuses: a handler waits at a start until the registry gives the module to it. A
+// reload fails, and a tag whose digest is known needs no credentials.
 func TestRegistryRefuses(t *testing.T) {
 	// Guarantee: registry-down
 	r := serve(t)
