@@ -25,6 +25,7 @@ const (
 	reasonHealthy     = "Healthy"
 	reasonSink        = "SinkUnavailable"
 	reasonLetters     = "DeadLetters"
+	reasonDeferred    = "FiltersDeferred"
 )
 
 // maxMessage bounds the message of a condition, in bytes.
@@ -39,6 +40,7 @@ type State struct {
 	NotSynced   string // a source that has no objects yet; empty: there is none
 	Unavailable string // a sink that is unavailable; empty: there is none
 	DeadLetters bool   // the route has dead letters
+	Deferred    bool   // its filter was deferred in the last minute
 }
 
 // conditions returns the conditions of a state. lastTransitionTime is not set.
@@ -73,6 +75,8 @@ func (s *State) conditions() []metav1.Condition {
 		return append(all, of(degraded, true, reasonSink, "The sink "+s.Unavailable+" is unavailable, and events for it wait: router status shows the reason."))
 	case s.Runs && s.DeadLetters:
 		return append(all, of(degraded, true, reasonLetters, "Deltas of the route could not be delivered: router dlq list shows them."))
+	case s.Runs && s.Deferred:
+		return append(all, of(degraded, true, reasonDeferred, "The filters and keys of the namespace's routes take more CPU than the router may spend on them before other routes, so deliveries are late."))
 	}
 	return append(all, of(degraded, false, reasonHealthy, "Deliveries do not fail."))
 }

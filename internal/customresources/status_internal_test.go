@@ -22,6 +22,8 @@ func TestConditions(t *testing.T) {
 		{State{Runs: true, NotSynced: "s"}, "Accepted True Valid, Ready False SourceNotSynced, Degraded False Healthy"},
 		{State{Runs: true, Unavailable: "s", DeadLetters: true}, "Accepted True Valid, Ready True Running, Degraded True SinkUnavailable"},
 		{State{Runs: true, DeadLetters: true}, "Accepted True Valid, Ready True Running, Degraded True DeadLetters"},
+		{State{Runs: true, DeadLetters: true, Deferred: true}, "Accepted True Valid, Ready True Running, Degraded True DeadLetters"},
+		{State{Runs: true, Deferred: true}, "Accepted True Valid, Ready True Running, Degraded True FiltersDeferred"},
 		{State{Problem: "p", DeadLetters: true, Paused: true}, "Accepted False Invalid, Ready False NotAccepted, Degraded False Healthy"},
 	} {
 		var got []string

@@ -202,8 +202,8 @@ type Budget struct {
 	spent int
 }
 
-// Refill fills the budget again.
-func (b *Budget) Refill() { b.spent = 0 }
+// Spent returns the cost of the evaluations so far.
+func (b *Budget) Spent() int { return b.spent }
 
 // overdrawn is the error of an evaluation for which the budget has nothing left.
 func (b *Budget) overdrawn() error {

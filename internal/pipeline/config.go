@@ -155,6 +155,8 @@ const (
 type (
 	// Status is [route.Status].
 	Status = route.Status
+	// Misses is [route.Misses].
+	Misses = route.Misses
 	// Holding is [condition.Holding].
 	Holding = condition.Holding
 	// Store is [route.Store].

@@ -26,6 +26,15 @@ func (p *Pipeline) NeedsRescan(name string) bool {
 	return r != nil && !r.Conditions().Rescanned()
 }
 
+// Misses returns the missed objects of the condition of a route; nil: there is no such condition.
+func (p *Pipeline) Misses(name string) *Misses {
+	r := p.now.Load().byName(name)
+	if r == nil || !r.Config().HasCondition() {
+		return nil
+	}
+	return r.Conditions().Misses()
+}
+
 // Rescan begins a rescan. The error is [ErrNoRoute], also for a route without a condition.
 func (p *Pipeline) Rescan(name string) (*Rescan, error) {
 	r := p.now.Load().byName(name)

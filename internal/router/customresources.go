@@ -234,9 +234,9 @@ func (r *router) objectStates() map[*customresources.Object]customresources.Stat
 	for i := range *now {
 		compiled[(*now)[i].object.Key] = &(*now)[i]
 	}
-	paused, down, synced := make(map[string]bool), make(map[string]bool), make(map[string]bool)
+	paused, late, down, synced := make(map[string]bool), make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	for _, s := range r.Pipeline.Status() {
-		paused[s.ID] = s.Paused != ""
+		paused[s.ID], late[s.ID] = s.Paused != "", s.Deferred
 	}
 	for _, s := range r.Pipeline.Unavailable() {
 		down[s.Name] = true
@@ -250,7 +250,7 @@ func (r *router) objectStates() map[*customresources.Object]customresources.Stat
 		if c == nil || c.object.UID != object.UID {
 			continue // the next reload knows it
 		}
-		s := customresources.State{Generation: c.object.Generation, Problem: c.problem, Runs: c.id != "", Paused: paused[c.id]}
+		s := customresources.State{Generation: c.object.Generation, Problem: c.problem, Runs: c.id != "", Paused: paused[c.id], Deferred: late[c.id]}
 		for _, name := range slices.Backward(c.sources) {
 			if !synced[name] {
 				s.NotSynced = name

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/allowance"
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/inspect"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
@@ -92,7 +94,7 @@ func (o Options) env() *engine.Env {
 	return &engine.Env{
 		Components: o.Components, Log: o.Log, Metrics: metrics.New(), Clock: o.clock(), Stdout: o.Stdout,
 		Cache: o.Dependencies.Cache, Sinks: o.Dependencies.Sinks, HTTP: o.Dependencies.HTTP,
-		Work: o.term.work(),
+		Work: o.term.work(), Allowances: allowance.New(o.clock()),
 	}
 }
 
@@ -308,6 +310,9 @@ func (r *router) checks() []api.Check {
 		if s.HeldBy != "" {
 			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: fmt.Sprintf("it waits for room in the queue of route %q", s.HeldBy)})
 		}
+		if s.Deferred {
+			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: fmt.Sprintf("late: the filters and keys of %s take more CPU than a source may spend on them, so the route's own worker evaluates them", checkpoint.Owner(s.ID))})
+		}
 	}
 	checks = append(checks, r.objects.Load().SecretChecks()...)
 	checks = append(checks, r.objects.Load().HandlerChecks()...)
@@ -344,7 +349,7 @@ func (r *router) status(ctx context.Context) api.Status {
 	}
 	remote := r.Work.Show(ctx)
 	for _, route := range r.Pipeline.Status() {
-		shown := api.RouteStatus{Name: route.Name, Pending: route.Pending, Bytes: route.Bytes, OnDisk: route.OnDisk, Waiting: route.Waiting, WaitsFor: waitsFor(r, &route), Paused: route.Paused, HeldBy: route.HeldBy}
+		shown := api.RouteStatus{Name: route.Name, Pending: route.Pending, Bytes: route.Bytes, OnDisk: route.OnDisk, Waiting: route.Waiting, WaitsFor: waitsFor(r, &route), Paused: route.Paused, HeldBy: route.HeldBy, Deferred: route.Deferred}
 		if !route.Oldest.IsZero() {
 			shown.Oldest = &route.Oldest
 		}

@@ -74,6 +74,7 @@ func newBuilder(t *Table) *builder {
 	for i := range t.entries {
 		rule := &t.rules[i]
 		rule.shared, rule.ready = -1, t.entries[i].Ready
+		rule.allowance, rule.filtered, rule.keyed = t.entries[i].Allowance, t.entries[i].Filter != nil, t.entries[i].Keyed
 		if scope := t.entries[i].Scope; scope != nil {
 			if _, ok := budgets[scope.Prefix]; !ok {
 				budgets[scope.Prefix] = len(budgets)
@@ -101,7 +102,7 @@ func newBuilder(t *Table) *builder {
 		rule.shared = first.shared
 	}
 	t.scratch.New = func() any {
-		return &readings{fields: make([]reading, len(b.numbers)), answers: make([]answered, b.answers), budgets: make([]expr.Budget, len(budgets))}
+		return &readings{fields: make([]reading, len(b.numbers)), answers: make([]answered, b.answers), budgets: make([]budget, len(budgets))}
 	}
 	return b
 }

@@ -1,6 +1,7 @@
 package filters
 
 import (
+	"github.com/deltarouter/deltarouter/internal/allowance"
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/expr/equality"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -14,8 +15,16 @@ type readings struct {
 	answers []answered
 	read    []int // the numbers of the fields that are set
 	asked   []int
-	budgets []expr.Budget // indexed by the table's number of the budget
-	charged []int         // the numbers of the budgets that may be less than full
+	budgets []budget // indexed by the table's number of the budget
+	charged []int    // the numbers of the budgets that may be less than full
+}
+
+// budget is the budget of the entries of one prefix for a delta.
+type budget struct {
+	expr.Budget
+
+	owner *allowance.Owner // nil: it was not asked yet, or there is none
+	left  int              // of the allowance of the owner when the first evaluation began
 }
 
 type reading struct {
@@ -43,11 +52,23 @@ func (r *readings) of(f *equality.Field, number int) (string, equality.Reading) 
 }
 
 // charge returns a budget for an evaluation.
-func (r *readings) charge(number int) *expr.Budget {
+func (r *readings) charge(number int) *expr.Budget { return &r.touch(number).Budget }
+
+func (r *readings) touch(number int) *budget {
 	if n := len(r.charged); n == 0 || r.charged[n-1] != number {
 		r.charged = append(r.charged, number)
 	}
 	return &r.budgets[number]
+}
+
+// spent reports whether the allowance of an owner has nothing left for another evaluation. The
+// owner is asked once per delta.
+func (r *readings) spent(number int, owner *allowance.Owner) bool {
+	b := r.touch(number)
+	if b.owner == nil {
+		b.owner, b.left = owner, owner.Left()
+	}
+	return b.Spent() >= b.left
 }
 
 // forget resets r for the next delta.
@@ -59,7 +80,9 @@ func (r *readings) forget() {
 		r.answers[number] = answered{}
 	}
 	for _, number := range r.charged {
-		r.budgets[number].Refill()
+		b := &r.budgets[number]
+		b.owner.Charge(b.Spent())
+		*b = budget{}
 	}
 	r.delta, r.read, r.asked, r.charged = nil, r.read[:0], r.asked[:0], r.charged[:0]
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/deltarouter/deltarouter/internal/allowance"
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -37,6 +38,11 @@ type Entry struct {
 	// Ready is closed when Filter may be evaluated, because the sources of its look-ups have
 	// synced. nil: the filter may be evaluated at any time.
 	Ready <-chan struct{}
+	// Allowance limits the cost of the filters of all entries with the prefix of Scope. nil: it is
+	// not limited.
+	Allowance *allowance.Owner
+	// Keyed: the caller evaluates keys of deltas that match, and charges these to Allowance, too.
+	Keyed bool
 }
 
 // Verdict is the result of a [Table] for one route and one delta.
@@ -53,6 +59,9 @@ const (
 	Unready
 	// Failed entries made the filter fail; see Match.Err.
 	Failed
+	// Deferred entries have used up their Allowance, and their equalities do not exclude them: the
+	// filter, or the key, was not evaluated.
+	Deferred
 )
 
 // Match is the verdict about one entry.
@@ -86,8 +95,11 @@ type rule struct {
 	mentioned atomic.Uint64 // verdicts that Match returned
 	shared    int           // index in readings.answers, shared by equal filters; -1: no equal one
 	budget    int           // index in readings.budgets, shared by the entries of a scope's prefix
-	rest      bool          // the filter has conditions that are no equalities
-	numbers   []int         // of the fields of its equalities
+	allowance *allowance.Owner
+	filtered  bool // the entry has a filter
+	keyed     bool
+	rest      bool  // the filter has conditions that are no equalities
+	numbers   []int // of the fields of its equalities
 }
 
 // lists contains the entries of one source by op. initial has the entries that want Initial deltas.
@@ -148,7 +160,7 @@ func (t *Table) TakesInitial(source string, op event.Op) bool {
 //     [Table.Skipped].
 //   - Cost: [expr.Budget] limits all evaluations for one delta together. Evaluations beyond it
 //     fail. The entries of each prefix of scopes have a budget of their own, so they cannot make
-//     the filters of others fail.
+//     the filters of others fail. Entries with an Allowance get the verdict Deferred beyond it.
 //   - Memory: Match itself allocates nothing while dst has capacity.
 func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match {
 	source := t.bySource[d.Source]
@@ -198,6 +210,8 @@ func (t *Table) consider(ctx context.Context, c candidate, r *readings, dst []Ma
 		return dst
 	case !ready(rule.ready):
 		m.Verdict = Unready
+	case rule.allowance != nil && rule.defers(j, r):
+		m.Verdict = Deferred
 	case j == yes:
 		m.Verdict = Matched
 	case rule.cel != nil:
@@ -223,6 +237,12 @@ func (t *Table) answer(ctx context.Context, rule *rule, r *readings) answer {
 	return at.answer
 }
 
+// defers reports whether the allowance has nothing left for the evaluation that a delta needs.
+func (r *rule) defers(j judgement, on *readings) bool {
+	needs := r.keyed || j != yes && r.filtered && (r.shared < 0 || !on.answers[r.shared].done)
+	return needs && on.spent(r.budget, r.allowance)
+}
+
 // Sees reports whether the object of a delta is in the scope of an entry.
 func (t *Table) Sees(entry int, d *event.Delta) bool {
 	scope := t.entries[entry].Scope
@@ -232,8 +252,8 @@ func (t *Table) Sees(entry int, d *event.Delta) bool {
 // Ready reports whether the filter of an entry may be evaluated.
 func (t *Table) Ready(entry int) bool { return ready(t.entries[entry].Ready) }
 
-// Evaluate evaluates the filter of one entry, ready or not. The router calls it for deltas with an
-// earlier verdict Unready. An object that the entry does not see is Filtered. A panic of the filter
+// Evaluate evaluates the filter of one entry, ready or not, and regardless of its Allowance. The
+// router calls it for deltas with an earlier verdict Unready or Deferred. An object that the entry does not see is Filtered. A panic of the filter
 // is a failure: the content of an object must not end the process.
 func (t *Table) Evaluate(ctx context.Context, entry int, d *event.Delta) Match {
 	f := t.entries[entry].Filter
@@ -288,12 +308,14 @@ func (t *Table) Enters(ctx context.Context, entry int, d *event.Delta, budget *e
 	if d.Op != event.Updated || d.Old == nil || e.Filter == nil || !slices.Contains(e.Ops, event.Deleted) {
 		return false
 	}
+	before := budget.Spent()
+	defer func() { t.rules[entry].allowance.Charge(budget.Spent() - before) }()
 	wants := func(last *event.Object) (wants, known bool) {
 		gone := &event.Delta{Source: d.Source, Op: event.Deleted, Old: last, Seen: d.Seen}
 		m := t.ask(entry, func() (bool, error) { return t.rules[entry].match(ctx, e.Filter, gone, budget) })
 		return m.Verdict == Matched, m.Verdict != Failed
 	}
-	if before, known := wants(d.Old); before && known {
+	if did, known := wants(d.Old); did && known {
 		return false // the usual case: one evaluation
 	}
 	now, known := wants(d.New)

@@ -9,7 +9,7 @@ type exception struct {
 // exceptions lists the figures above a bound of structure_test.go. An entry that is not needed any
 // more fails and must be removed.
 var exceptions = map[string]exception{
-	"exported names under pkg/":           {232, "the sections of the configuration, fragments, and categories of errors"},
+	"exported names under pkg/":           {233, "the sections of the configuration, fragments, and categories of errors"},
 	"files pkg/config":                    {15, "one file per section of the configuration"},
 	"files cmd/router":                    {20, "one file per command"},
 	"files internal/checkpoint":           {16, "one file per part of the state, and for reading and writing"},
@@ -18,5 +18,6 @@ var exceptions = map[string]exception{
 	"methods internal/checkpoint.DB":      {34, "each part of the state has its reads and writes, in one file"},
 	"fields pkg/config.Route":             {30, "the keys of a route"},
 	"fields internal/metrics.Metrics":     {41, "one field per metric"},
-	"fields internal/pipeline/spec.Route": {34, "the keys of a route"},
+	"methods internal/pipeline.Pipeline":  {31, "one per question or request about a route"},
+	"fields internal/pipeline/spec.Route": {35, "the keys of a route"},
 }

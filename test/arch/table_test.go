@@ -29,6 +29,8 @@ var allowed = map[string][]string{
 	"internal/lines":   {"internal/printable"},
 	// Bounds the log lines of many parts for one reason.
 	"internal/complaints": {},
+	// Limits the CPU that the filters of an owner take from the sources.
+	"internal/allowance": {"internal/timer"},
 	// Foreign text, for terminals and logs.
 	"internal/printable": {},
 	// The goals of Go's garbage collector.
@@ -95,7 +97,7 @@ var allowed = map[string][]string{
 	"internal/expr/explain": {"internal/expr", "internal/expr/celerr", "internal/expr/check", "internal/expr/equality", "internal/expr/syntax", "pkg/event"},
 
 	"pkg/index":           {"pkg/event", "pkg/config", "internal/expr", "internal/expr/equality", "internal/metrics"},
-	"pkg/filters":         {"pkg/event", "pkg/config", "internal/expr", "internal/expr/equality"},
+	"pkg/filters":         {"internal/allowance", "pkg/event", "pkg/config", "internal/expr", "internal/expr/equality"},
 	"internal/checkpoint": {"internal/fingerprint", "internal/rawjson", "pkg/event", "internal/checkpoint/folder", "internal/checkpoint/value", "internal/checkpoint/statefile", "internal/checkpoint/frame"},
 
 	"internal/checkpoint/frame":     {"internal/checkpoint/statefile", "internal/checkpoint/value"},
@@ -190,7 +192,7 @@ var allowed = map[string][]string{
 		"internal/complaints", "internal/callrecord", "internal/outdated", "internal/pipeline/chain", "internal/backoff", "internal/circuit", "internal/pipeline/queue", "internal/checkpoint", "internal/printable", "internal/timer", "pkg/event", "pkg/plugins", "internal/trace",
 	},
 	"internal/pipeline/spec": {
-		"internal/expr", "internal/metrics", "internal/pipeline/condition", "internal/pipeline/deliver", "internal/pipeline/queue", "internal/rules",
+		"internal/allowance", "internal/expr", "internal/metrics", "internal/pipeline/condition", "internal/pipeline/deliver", "internal/pipeline/queue", "internal/rules",
 		"pkg/event", "pkg/filters", "pkg/plugins",
 	},
 	"internal/pipeline/backlog": {
@@ -240,7 +242,7 @@ var allowed = map[string][]string{
 		"internal/pipeline", "internal/router/watches", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router/engine": {
-		"internal/access", "internal/inspect/api", "internal/tlsfiles",
+		"internal/access", "internal/allowance", "internal/inspect/api", "internal/tlsfiles",
 		"internal/fileerr", "internal/compile", "internal/expr", "internal/inspect", "internal/metrics", "internal/pipeline", "internal/router/state",
 		"internal/fleet/fence", "internal/fleet/work", "internal/router/watches", "internal/timer", "pkg/config", "pkg/event", "pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
@@ -250,7 +252,7 @@ var allowed = map[string][]string{
 		"internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router": {
-		"internal/access", "internal/config/files", "internal/compile", "internal/customresources", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline", "internal/podevents", "internal/printable", "internal/router/engine", "internal/tlsfiles",
+		"internal/access", "internal/allowance", "internal/config/files", "internal/compile", "internal/customresources", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline", "internal/podevents", "internal/printable", "internal/router/engine", "internal/tlsfiles",
 		"internal/checkpoint", "internal/fileerr", "internal/fleet", "internal/fleet/deadletters", "internal/fleet/election", "internal/fleet/fence", "internal/fleet/replica", "internal/fleet/lookup", "internal/fleet/roster", "internal/fleet/work",
 		"internal/oci/lockfile", "internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins", "internal/trace", "internal/trace/export",
 	},

@@ -74,3 +74,43 @@ routes:
 		t.Errorf("the first delivery is about %s", got[0].Subject)
 	}
 }
+
+// TestFilterCPU: the filters of a team take more CPU than a source may spend on them, at each
+// change. Another route
+// and all routes of the team get each change, conditions included, and the status tells why they
+// are late.
+func TestFilterCPU(t *testing.T) {
+	// Guarantee: filter-cpu
+	s, ns := sandboxtest.StartNamespace(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`
+sources: {maps: {resource: v1/configmaps, namespaces: [%s]}}
+sinks: {out: {stdout: {}}}
+include: [{name: team, files: teams/*.yaml, namespaces: [%[1]s], sources: [maps], sinks: [out]}]
+routes: [{name: all, from: maps, to: out}]
+`, ns))
+	const names, many, costly = "abcd", 20, `lists.range(1000).all(a, lists.range(%d).all(b, b >= 0))`
+	text, want := "routes:\n", []string(nil)
+	for i := range many {
+		text += fmt.Sprintf("  - {name: r%d, from: maps, filter: '"+costly+"', to: out}\n", i, 200+i)
+	}
+	text += fmt.Sprintf("  - {name: watch, from: maps, when: '"+costly+"', to: out}\n", 250)
+	for _, name := range names {
+		want = append(want, fmt.Sprintf("all added %s/%c", ns, name), fmt.Sprintf("team/watch entered %s/%c", ns, name))
+		for i := range many {
+			want = append(want, fmt.Sprintf("team/r%d added %s/%c", i, ns, name))
+		}
+	}
+	routes := filepath.Join(filepath.Dir(file), "teams", "routes.yaml")
+	must.Succeed(t, os.MkdirAll(filepath.Dir(routes), 0o700))
+	must.Succeed(t, os.WriteFile(routes, []byte(text), 0o600))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	for _, name := range names {
+		maps.Make(routertest.ConfigMap(string(name), "1"))
+	}
+	r.Expect(t, want...)
+	if out, _ := routertest.Control(t, file, "status"); !strings.Contains(out, "late: the filters and keys of team take more CPU") {
+		t.Errorf("router status says\n%s", out)
+	}
+}

@@ -156,8 +156,11 @@ type RouteStatus struct {
 	WaitsFor []string `json:"waitsFor,omitempty"` // the sources among them that have not synced
 	Paused   string   `json:"paused,omitempty"`   // reason for the pause
 	// a full downstream route that holds this one back
-	HeldBy      string `json:"heldBy,omitempty"`
-	DeadLetters int    `json:"deadLetters"`
+	HeldBy string `json:"heldBy,omitempty"`
+	// in the last minute its worker evaluated filters or keys, because those of its owner take more
+	// CPU than a source may spend on them
+	Deferred    bool `json:"deferred,omitempty"`
+	DeadLetters int  `json:"deadLetters"`
 	// dead letters that newer ones have replaced since the start, because of their number or their
 	// share of the state folder
 	EvictedLetters int `json:"evictedLetters,omitempty"`

@@ -21,8 +21,9 @@ type Conditions struct {
 	parked    []timer.Owner     // expired before timers could fire
 	rescanned bool              // all objects were evaluated with this condition
 	// no condition was ever evaluated for all objects, so objects for which it holds existed before
-	first bool
-	noted bool // Dirty has returned the value of rescanned
+	first  bool
+	noted  bool // Dirty has returned the value of rescanned
+	missed missed
 	// closed when the reports since the last Dirty are saved; nil: there are none
 	unpersisted chan struct{}
 	inFlight    []chan struct{} // the channels of reports that Dirty has returned
@@ -52,6 +53,7 @@ func (c *Conditions) Observe(edges []rules.Edge, d *event.Delta, o Observation, 
 	if c.states == nil {
 		return edges
 	}
+	c.evaluated(subjectOf(d))
 	first := d.Initial || o.Rescan && c.first && !c.rescanned
 	n := len(edges)
 	edges = c.states.Observe(d, o.Holds, first, o.LimitKey, now, edges)
@@ -65,7 +67,10 @@ func (c *Conditions) Observe(edges []rules.Edge, d *event.Delta, o Observation, 
 
 // Doubt records that the condition failed on a delta. It reports whether the delta becomes a dead
 // letter: only once for each version of an object.
-func (c *Conditions) Doubt(d *event.Delta) bool { return c.states == nil || c.states.Doubt(d) }
+func (c *Conditions) Doubt(d *event.Delta) bool {
+	c.evaluated(subjectOf(d))
+	return c.states == nil || c.states.Doubt(d)
+}
 
 // wanted returns the edges that the route wants, and sets their Durable channels.
 func (c *Conditions) wanted(edges []rules.Edge) []rules.Edge {
@@ -95,7 +100,7 @@ func (c *Conditions) Due(due *rules.Condition, now time.Time) *event.Delta {
 	switch {
 	case c.states == nil: // the route was removed
 		return nil
-	case !c.caughtUp || !c.rescanned:
+	case !c.caughtUp || !c.rescanned || c.isMissed(due.Source(), due.Object().Key()):
 		c.parked = append(c.parked, due)
 		return nil
 	case !c.states.IsDue(due, now) || !c.learn(due, now):
@@ -162,6 +167,7 @@ func (c *Conditions) BeginRescan(now time.Time) (edges []rules.Edge) {
 	}
 	edges = c.wanted(c.states.End((*rules.Condition).Former, now, nil))
 	c.states.Begin()
+	c.missed.more = false
 	return edges
 }
 
@@ -185,7 +191,7 @@ func (c *Conditions) EndRescan(complete func(source string) bool, now time.Time)
 		return nil, nil
 	}
 	edges = c.wanted(c.states.End(func(known *rules.Condition) bool { return !known.Visited() && complete(known.Source()) }, now, nil))
-	if !c.rescanned {
+	if !c.rescanned && !c.missed.more {
 		c.rescanned, c.noted, c.first = true, false, false
 	}
 	return edges, c.release()
@@ -220,10 +226,10 @@ func (c *Conditions) configure(cfg Config, limit *rules.Limit, now time.Time) {
 	c.states.Configure(cfg.rules(limit), now)
 	switch {
 	case !cfg.Condition: // dirty returns the removal of all records
-		c.rescanned, c.first, c.noted = false, true, false
+		c.rescanned, c.first, c.noted, c.missed = false, true, false, missed{}
 	case cfg.Version != old.Version:
 		c.first = c.first && !c.rescanned
-		c.rescanned, c.noted = false, false
+		c.rescanned, c.noted, c.missed = false, false, missed{}
 		c.states.ForgetFailures()
 	}
 }
@@ -231,7 +237,7 @@ func (c *Conditions) configure(cfg Config, limit *rules.Limit, now time.Time) {
 func (c *Conditions) close() {
 	if c.states != nil {
 		c.states.Close()
-		c.states = nil
+		c.states, c.missed = nil, missed{}
 	}
 }
 

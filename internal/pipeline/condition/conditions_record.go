@@ -53,12 +53,12 @@ func (c *Conditions) dirty(records []checkpoint.RuleRecord, now time.Time) []che
 }
 
 // rescannedWith returns the Version of the condition with which all objects were evaluated: empty
-// if it was another condition, nil if there was none.
+// if it was another condition, or if objects are missed; nil if there was none.
 func (c *Conditions) rescannedWith() []byte {
 	switch {
-	case c.rescanned:
+	case c.rescanned && len(c.missed.objects) == 0:
 		return []byte(c.cfg.Version)
-	case !c.first:
+	case c.rescanned || !c.first:
 		return []byte{}
 	}
 	return nil

@@ -2,6 +2,9 @@ package route
 
 import (
 	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -17,6 +20,9 @@ func matched() filters.Match { return filters.Match{Verdict: filters.Matched} }
 // does not want d.
 func (r *Route) Consider(ctx context.Context, d *event.Delta, m filters.Match) (v spec.Verdict, ok bool) {
 	c := r.Config()
+	if m.Verdict == filters.Deferred {
+		r.deferral.note(r)
+	}
 	switch {
 	case c.HasCondition():
 		return r.conditions.verdict(ctx, d, m)
@@ -72,5 +78,30 @@ func (r *Route) Commit(d *event.Delta, v *spec.Verdict) {
 		r.conditions.cancelHold(d, v)
 	default:
 		r.pend(d, v)
+	}
+}
+
+// deferral is when a filter of the route was deferred for the last time, see [filters.Deferred]. It
+// is safe for concurrent use.
+type deferral struct {
+	last atomic.Int64 // in nanoseconds of Unix time; 0: never
+}
+
+// deferralLasts is how long a route counts as deferred after the last filter.
+const deferralLasts = time.Minute
+
+func (d *deferral) lasts(now time.Time) bool {
+	last := d.last.Load()
+	return last != 0 && now.Sub(time.Unix(0, last)) < deferralLasts
+}
+
+// note counts and logs a deferred filter of a route.
+func (d *deferral) note(r *Route) {
+	c, now := r.Config(), r.now()
+	c.Count.Errors("deferred").Inc()
+	d.last.Store(now.UnixNano())
+	if owner := c.Allowance.Name; r.env.Complaints.May("deferred\x00"+owner, now) {
+		c.Log.Warn("the filters and keys of an owner take more CPU than a source may spend on them: workers of its routes evaluate them, and conditions see the newest state of an object only; begin a filter with an equality, such as object.metadata.name ==, or look at smaller parts of the object",
+			slog.String("owner", owner))
 	}
 }

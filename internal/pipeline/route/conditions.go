@@ -21,6 +21,7 @@ type Conditions struct {
 
 	// the configuration for which catchUp is still waiting; nil: none
 	catching *Config
+	misses   Misses
 }
 
 // verdict converts a match of the table to a verdict about a condition. ok is false if it changes
@@ -33,7 +34,7 @@ func (r *Conditions) verdict(ctx context.Context, d *event.Delta, m filters.Matc
 	case filters.Filtered:
 		c.Count.Filtered.Inc()
 		return r.Leaves(ctx, d)
-	case filters.Failed:
+	case filters.Failed, filters.Deferred:
 		v = c.Verdict(ctx, d, m)
 	case filters.Matched:
 		v = c.Verdict(ctx, d, m)
@@ -68,6 +69,12 @@ func (r *Conditions) observe(d *event.Delta, v *verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := r.backlog
+	if v.Deferred {
+		b.Rules.Conditions.Miss(d)
+		r.misses.wake()
+		r.changed()
+		return
+	}
 	if v.Err != nil {
 		if b.Rules.Conditions.Doubt(d) {
 			b.Append(d, v)
@@ -230,4 +237,60 @@ func (s *Rescan) lanes(ends func(known *rules.Condition) bool) map[queue.Key]que
 		lanes[queue.ObjectKey(d)] = r.Config().Leaves(timeContext{}, d).Lane
 	}
 	return lanes
+}
+
+// Misses returns the objects for which the condition was not evaluated.
+func (r *Conditions) Misses() *Misses { return &r.misses }
+
+// Misses are the objects for which the condition of a route was not evaluated, because the filter
+// was deferred. It is safe for concurrent use.
+type Misses struct {
+	route *Route
+	woken chan struct{}
+}
+
+// Woken returns a channel that has a value when there may be missed objects.
+func (m *Misses) Woken() <-chan struct{} { return m.woken }
+
+func (m *Misses) wake() {
+	select {
+	case m.woken <- struct{}{}:
+	default:
+	}
+}
+
+// Next returns a missed object. ok is false if there is none.
+func (m *Misses) Next() (next condition.MissedObject, ok bool) {
+	m.route.mu.Lock()
+	defer m.route.mu.Unlock()
+	return m.route.backlog.Rules.Conditions.NextMissed()
+}
+
+// Done is called after the cached state of a missed object was admitted to the route, or the cache
+// did not have it. It returns false if the route is not ready, so that the object is missed still.
+func (m *Misses) Done(missed condition.MissedObject) bool {
+	m.route.mu.Lock()
+	defer m.route.mu.Unlock()
+	if !m.route.Config().IsReady() {
+		return false
+	}
+	m.route.backlog.Rules.Conditions.Done(missed)
+	return true
+}
+
+// Caught lets the timers fire that expired while their objects were missed.
+func (m *Misses) Caught() {
+	m.route.mu.Lock()
+	expired := m.route.backlog.Rules.Conditions.Caught()
+	m.route.mu.Unlock()
+	for _, timer := range expired {
+		timer.Due(nil)
+	}
+}
+
+// Turn waits until the route may evaluate a missed object: one route of an owner does at a time. It
+// returns false when ctx is done, else the caller calls done.
+func (m *Misses) Turn(ctx context.Context) (done func(), ok bool) {
+	turn := m.route.Config().Allowance.Rescanning()
+	return turn.Give, turn.Take(ctx)
 }

@@ -22,7 +22,14 @@ type Crew struct {
 	// the number of workers, without abandoned ones; guarded by the lock of the route
 	staff int
 	busy  []*worker // the workers with a batch; guarded by the lock of the route
+
+	// entries without a lane that the leaders have evaluated; guarded by the lock of the route
+	evaluated int
 }
+
+// evaluations is the number of entries without a lane that a leader evaluates before it takes a
+// batch of the others: deltas may be deferred faster than they are evaluated.
+const evaluations = 100
 
 // Start starts the workers. They end when ctx does, or when the route is removed.
 func (c *Crew) Start(ctx context.Context) {
@@ -130,7 +137,12 @@ func (c *Crew) next(ctx context.Context, w *worker) bool {
 
 // assignLane assigns a lane to an entry, unless the configuration has changed.
 func (c *Crew) assignLane(ctx context.Context, s *step) {
+	turn := s.config.Allowance.Evaluating()
+	if !turn.Take(ctx) {
+		return
+	}
 	v, filtered := s.config.Evaluate(ctx, s.unplaced.Delta, s.unplaced.Unseen)
+	turn.Give()
 	if ctx.Err() != nil {
 		return
 	}
@@ -163,6 +175,9 @@ func (c *Crew) step(w *worker) step {
 			return step{config: config, again: again, also: config.current.Done()}
 		}
 		if next := b.NextUnplaced(); next != nil {
+			if c.evaluated++; c.evaluated%evaluations == 0 && c.take(w, r.now()) {
+				return step{taken: true}
+			}
 			return step{config: config, unplaced: next}
 		}
 		b.AllPlaced = true
@@ -180,23 +195,33 @@ func (c *Crew) poll(w *worker) step {
 	if b.Queue.Lanes.Wake(now) {
 		c.leader.GateOpened()
 	}
-	p := c.plan(now)
-	if p.Take > 0 {
-		w.batch = b.Queue.Take(p.Take, w.batch[:0], b.Pass)
-		c.leader.Taken(now, len(w.batch))
-		if b.Rules.Limit.On() {
-			r.changed()
-		}
-		if len(w.batch) > 0 {
-			w.config = r.Config()
-			c.busy = append(c.busy, w)
-			return step{taken: true}
-		}
-		p = c.plan(now) // the ready entries turned out to be blocked
+	if c.take(w, now) {
+		return step{taken: true}
 	}
+	p := c.plan(now)
 	c.leader.Park(p)
 	r.env.Progress.reportIfAwaited()
 	return step{again: p.Again}
+}
+
+// take takes a batch for a worker if it is due. It is called under the lock.
+func (c *Crew) take(w *worker, now time.Time) bool {
+	r, b := c.route, c.route.backlog
+	p := c.plan(now)
+	if p.Take == 0 {
+		return false
+	}
+	w.batch = b.Queue.Take(p.Take, w.batch[:0], b.Pass)
+	c.leader.Taken(now, len(w.batch))
+	if b.Rules.Limit.On() {
+		r.changed()
+	}
+	if len(w.batch) == 0 {
+		return false // the ready entries turned out to be blocked
+	}
+	w.config = r.Config()
+	c.busy = append(c.busy, w)
+	return true
 }
 
 func (c *Crew) plan(now time.Time) schedule.Plan {

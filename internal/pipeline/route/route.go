@@ -36,6 +36,7 @@ type Route struct {
 	links        links
 	redeliveries redeliveries
 	paused       Pausing
+	deferral     deferral
 	ended        bool          // it was removed, and its workers are abandoned
 	installed    chan struct{} // closed when the previous configuration is no longer in use
 
@@ -48,6 +49,7 @@ func New(env *Env, c *Config) *Route {
 	r.config.Store(c)
 	r.crew.route, r.crew.leader = r, schedule.NewLeader(env.Clock)
 	r.conditions.Route, r.links.Route, r.redeliveries.Route, r.paused.Route = r, r, r, r
+	r.conditions.misses = Misses{r, make(chan struct{}, 1)}
 	r.redeliveries.pending = map[uint64]bool{}
 	r.links.heldBack = map[string]time.Time{}
 	r.refill = refill{r, make(chan struct{}, 1)}
@@ -117,6 +119,8 @@ type Status struct {
 	Waiting bool      // for the sources of its look-ups, or of restored deltas
 	Paused  string    // the reason; empty: it is not paused
 	HeldBy  string    // a downstream route without room; empty: there is none
+	// Deferred: filters were deferred in the last minute, see filters.Deferred
+	Deferred bool
 }
 
 // Status returns the state of the route.
@@ -129,7 +133,8 @@ func (r *Route) Status() Status {
 	}
 	return Status{
 		Name: c.Name, ID: c.ID, Pending: q.Len(), Kept: kept, Bytes: q.Head.Bytes() + q.Tail.Bytes(), OnDisk: q.Tail.Len(), Oldest: q.Oldest(),
-		Waiting: !r.backlog.AllPlaced && r.awaits() != nil, Paused: r.paused.reason, HeldBy: r.links.heldBy(),
+		Deferred: r.deferral.lasts(r.now()),
+		Waiting:  !r.backlog.AllPlaced && r.awaits() != nil, Paused: r.paused.reason, HeldBy: r.links.heldBy(),
 	}
 }
 

@@ -41,7 +41,10 @@ func (c *Config) Entry() filters.Entry {
 	if c.Downstream {
 		sources = nil
 	}
-	return filters.Entry{Sources: sources, Scope: c.Scope, Ops: c.Ops, Initial: c.Existing, Born: c.born, Filter: c.Filter, Ready: c.Ready}
+	return filters.Entry{
+		Sources: sources, Scope: c.Scope, Ops: c.Ops, Initial: c.Existing, Born: c.born,
+		Filter: c.Filter, Ready: c.Ready, Allowance: c.Allowance, Keyed: c.keyed(),
+	}
 }
 
 // conditionEntry returns the entry of a condition. The end of an object needs no evaluation: the
@@ -49,9 +52,11 @@ func (c *Config) Entry() filters.Entry {
 func (c *Config) conditionEntry() filters.Entry {
 	return filters.Entry{
 		Sources: c.Sources, Scope: c.Scope, Ops: []event.Op{event.Added, event.Updated, event.Sync}, Initial: true, Born: math.MaxInt,
-		Filter: c.When.Filter, Ready: c.Ready,
+		Filter: c.When.Filter, Ready: c.Ready, Allowance: c.Allowance, Keyed: c.keyed(),
 	}
 }
+
+func (c *Config) keyed() bool { return c.Key != nil || c.Limit.Key != nil }
 
 // HasCondition reports whether the route has a condition.
 func (c *Config) HasCondition() bool { return c.When.Filter != nil }

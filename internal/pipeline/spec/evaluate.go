@@ -18,7 +18,8 @@ import (
 // Verdict is the result of the filter and the keys, or of the condition, of a route for a delta.
 type Verdict struct {
 	Lane     queue.Key
-	Unseen   bool   // the route was not ready, so filter and keys were not evaluated
+	Unseen   bool   // filter and keys were not evaluated, because the route was not ready, or Deferred
+	Deferred bool   // the allowance of the owner had nothing left
 	Err      error  // the filter or a key failed
 	LimitKey string // of the limit
 
@@ -30,7 +31,8 @@ type Verdict struct {
 
 // Verdict completes a match of the table with the lane of the delta.
 func (c *Config) Verdict(ctx context.Context, d *event.Delta, m filters.Match) Verdict {
-	v := Verdict{Lane: queue.ObjectKey(d), Unseen: m.Verdict == filters.Unready}
+	v := Verdict{Lane: queue.ObjectKey(d), Deferred: m.Verdict == filters.Deferred}
+	v.Unseen = v.Deferred || m.Verdict == filters.Unready
 	if m.Err != nil {
 		what := "filter"
 		if c.HasCondition() {

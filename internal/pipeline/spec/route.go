@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/allowance"
 	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
@@ -29,8 +30,11 @@ type Route struct {
 	Ops        []event.Op
 	// Scope bounds the objects that the route sees: no expression of it is evaluated for others.
 	// nil: all.
-	Scope  *filters.Scope
-	Filter filters.Filter // nil: no filter
+	Scope *filters.Scope
+	// Allowance limits the cost of the filters and keys that are evaluated for a source, together
+	// with those of the other routes of the owner. nil: it is not limited.
+	Allowance *allowance.Owner
+	Filter    filters.Filter // nil: no filter
 	// When replaces the Filter of the route if it has a Filter itself, see [When].
 	When When
 	// Hold is the length of a delete hold: a delete or deselection is reported after this time, and

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path/filepath"
 
+	"github.com/deltarouter/deltarouter/internal/allowance"
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/fleet/work"
 	"github.com/deltarouter/deltarouter/internal/metrics"
@@ -37,6 +38,10 @@ type Env struct {
 	Lookup func(handler string) plugins.Lookup
 	// Work passes the deltas of the routes with workers to these; nil: all routes are handled here.
 	Work *work.Outbox
+
+	// Allowances limit the CPU that filters of an owner take from the sources; nil: there is no
+	// limit.
+	Allowances *allowance.Owners
 
 	Memories *state.Memories
 	Factory  *informer.Factory

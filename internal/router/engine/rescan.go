@@ -10,6 +10,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
@@ -62,9 +63,68 @@ func (l *rescanner) run(ctx context.Context) {
 	if l.reevaluate > 0 && !looked && timer.Sleep(ctx, caughtUpAfter) == nil {
 		l.tryRound(ctx)
 	}
-	for l.reevaluate > 0 && timer.Sleep(ctx, l.reevaluate) == nil {
-		l.tryRound(ctx)
+	l.wait(ctx)
+}
+
+// wait evaluates the condition for all objects at each reevaluation, and for missed objects at
+// once, until ctx is done.
+func (l *rescanner) wait(ctx context.Context) {
+	misses := l.pipeline.Misses(l.route)
+	if misses == nil {
+		return // the route is being removed
 	}
+	l.catchUp(ctx, misses) // a reload may have ended another task on the way
+	due := l.nextReevaluation()
+	for {
+		select {
+		case <-due:
+			l.tryRound(ctx)
+			due = l.nextReevaluation()
+		case <-misses.Woken():
+			l.catchUp(ctx, misses)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (l *rescanner) nextReevaluation() <-chan time.Time {
+	if l.reevaluate <= 0 {
+		return nil
+	}
+	return time.After(l.reevaluate)
+}
+
+// catchUp evaluates the condition for missed objects until there are none. It takes 1/rescanShare
+// of the time of the watches.
+func (l *rescanner) catchUp(ctx context.Context, misses *pipeline.Misses) {
+	for ctx.Err() == nil {
+		if l.pipeline.NeedsRescan(l.route) && !l.tryRound(ctx) { // there were too many to remember
+			_ = timer.Sleep(ctx, retryRescan)
+			continue
+		}
+		next, ok := misses.Next()
+		misses.Caught()
+		if !ok {
+			return
+		}
+		done, ok := misses.Turn(ctx)
+		if !ok {
+			return
+		}
+		began := time.Now()
+		err := l.factory.ResyncObject(ctx, next.Source, next.Key, next.UID, began, l.admit)
+		pause := time.Since(began) * (rescanShare - 1)
+		if err != nil || !misses.Done(next) {
+			pause = retryRescan
+		}
+		_ = timer.Sleep(ctx, pause) // ctx is checked above
+		done()
+	}
+}
+
+func (l *rescanner) admit(ctx context.Context, d *event.Delta) (event.Admission, error) {
+	return l.pipeline.AdmitTo(ctx, l.route, d)
 }
 
 func (l *rescanner) tryRound(ctx context.Context) bool {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"github.com/deltarouter/deltarouter/internal/allowance"
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
@@ -62,6 +63,9 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 	}
 	route.With, route.Cached = withOf(p, cache), pipeline.Cached{Object: s.currentOf(p), Whole: s.ready(p.Name, secrets(s, p))}
 	s.Remote.replace(&route)
+	if scope := p.Scope(); scope != nil {
+		route.Allowance = s.env.Allowances.Of(scope.Prefix)
+	}
 	if p.FilterProgram != nil {
 		route.Filter = s.filter(p, p.FilterProgram, p.Filter, cache)
 	}
@@ -72,9 +76,9 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 	case p.For > 0:
 		route.When, route.Hold = s.when(p), p.For
 	}
-	route.Key = keyOf(p.KeyProgram, cache)
+	route.Key = keyOf(p.KeyProgram, cache, route.Allowance)
 	if p.Limit != nil {
-		route.Limit = pipeline.Limit{Key: keyOf(p.LimitProgram, cache), Every: p.Limit.Every, Burst: p.Limit.Burst}
+		route.Limit = pipeline.Limit{Key: keyOf(p.LimitProgram, cache, route.Allowance), Every: p.Limit.Every, Burst: p.Limit.Burst}
 	}
 	if len(p.SecretSources) > 0 && s.env.State != nil {
 		route.Key, route.Limit.Key = s.env.State.Hashed(route.Key), s.env.State.Hashed(route.Limit.Key)
@@ -108,13 +112,19 @@ func secrets(s *Set, p *compile.Route) (names []string) {
 	return names
 }
 
-// keyOf returns a function that evaluates a key; nil: the route has none.
-func keyOf(p *expr.Program, cache expr.Cache) func(context.Context, *event.Delta) (string, error) {
+// keyOf returns a function that evaluates a key, and charges the owner of the route; nil: the route
+// has none.
+func keyOf(p *expr.Program, cache expr.Cache, owner *allowance.Owner) func(context.Context, *event.Delta) (string, error) {
 	if p == nil {
 		return nil
 	}
 	return func(ctx context.Context, d *event.Delta) (string, error) {
-		return p.Key(ctx, expr.Input{Delta: d, Cache: cache})
+		in := expr.Input{Delta: d, Cache: cache}
+		if owner != nil {
+			in.Budget = &expr.Budget{}
+			defer func() { owner.Charge(in.Budget.Spent()) }()
+		}
+		return p.Key(ctx, in)
 	}
 }
 

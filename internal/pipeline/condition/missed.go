@@ -1,0 +1,91 @@
+package condition
+
+import (
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+// maxMissed bounds the missed objects of a route. Beyond it all objects are evaluated again.
+const maxMissed = 10_000
+
+// MissedObject is an object for which the condition was not evaluated in its newest state.
+type MissedObject struct {
+	Source string
+	Key    event.Key
+	UID    string
+
+	number uint64 // of the miss
+}
+
+// missed is the missed objects of a route.
+type missed struct {
+	objects map[subject]MissedObject
+	more    bool // than the map has, since the last BeginRescan
+	count   uint64
+}
+
+type subject struct {
+	source string
+	key    event.Key
+}
+
+func subjectOf(d *event.Delta) subject { return subject{d.Source, d.Key()} }
+
+// Miss records that the condition was not evaluated for a delta. Only the newest state of the
+// object counts then. Until it is evaluated, the timer of its condition does not fire. The state
+// file says that all objects must be evaluated after a restart.
+func (c *Conditions) Miss(d *event.Delta) {
+	if c.states == nil {
+		return
+	}
+	m, of := &c.missed, subjectOf(d)
+	if _, known := m.objects[of]; !known && len(m.objects) >= maxMissed {
+		c.first = c.first && !c.rescanned
+		m.more, c.rescanned, c.noted = true, false, false
+		return
+	}
+	if m.objects == nil {
+		m.objects = map[subject]MissedObject{}
+	}
+	if len(m.objects) == 0 {
+		c.noted = false
+	}
+	m.count++
+	m.objects[of] = MissedObject{d.Source, d.Key(), d.Object().UID(), m.count}
+}
+
+// NextMissed returns a missed object. ok is false if there is none.
+func (c *Conditions) NextMissed() (next MissedObject, ok bool) {
+	for _, next := range c.missed.objects {
+		return next, true
+	}
+	return next, false
+}
+
+// Done is called after a missed object was evaluated, or was not in the cache. It has no effect if
+// the object was missed again.
+func (c *Conditions) Done(m MissedObject) {
+	if s := (subject{m.Source, m.Key}); c.missed.objects[s] == m {
+		c.evaluated(s)
+	}
+}
+
+// evaluated is called when the condition was evaluated for the newest state of an object.
+func (c *Conditions) evaluated(s subject) {
+	if len(c.missed.objects) == 0 {
+		return
+	}
+	if delete(c.missed.objects, s); len(c.missed.objects) == 0 {
+		c.noted = false
+	}
+}
+
+// isMissed reports whether an object is missed.
+func (c *Conditions) isMissed(source string, key event.Key) bool {
+	_, ok := c.missed.objects[subject{source, key}]
+	return ok
+}
+
+// Caught returns the timers that expired while objects were missed. The caller calls Due on them,
+// without the lock.
+func (c *Conditions) Caught() (expired []timer.Owner) { return c.release() }
