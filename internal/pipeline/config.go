@@ -36,6 +36,9 @@ type Config struct {
 	// the bytes that all routes of an owner, see [checkpoint.Owner], may have pending in memory,
 	// where each route may have one delta anyway, and on disk. 0: no limit
 	OwnedMemory, OwnedDisk int64
+	// the keys that the limits of all routes of an owner may have, where each limit may have one
+	// anyway. 0: no limit
+	OwnedKeys int64
 	// the bytes that a route may hold in memory on their way to the disk; beyond it the source
 	// waits for the disk. 0: 16 MiB
 	InFlight int64
@@ -99,7 +102,7 @@ func newEnv(p *Pipeline) *route.Env {
 		e.Complaints = complaints.New(c.Log)
 	}
 	e.Env = backlog.Env{Clock: c.Clock, InFlight: c.InFlight, MaxDisk: c.MaxDisk, Refused: c.Refused, Tracer: c.Tracer}
-	e.Shares.Memory, e.Shares.Disk = c.OwnedMemory, c.OwnedDisk
+	e.Shares.Memory, e.Shares.Disk, e.Shares.Keys = c.OwnedMemory, c.OwnedDisk, c.OwnedKeys
 	if c.Store != nil {
 		e.Soon = c.Store.Soon
 	}

@@ -37,11 +37,12 @@ type router struct {
 	expressions *compile.Expressions // of all plans
 }
 
-// The bounds of the pending deltas of all routes of an include or namespace together: bytes in
-// memory, and a share, as 1/n, of the bytes that all backlogs may have on disk.
+// The bounds of all routes of an include or namespace together: bytes of pending deltas in memory,
+// a share, as 1/n, of the bytes that all backlogs may have on disk, and keys of limits.
 const (
 	ownedMemory = 64 << 20
 	ownedSpill  = 4
+	ownedKeys   = 100_000
 )
 
 // open opens everything, downstream first, so that every delta finds its receiver.
@@ -82,7 +83,7 @@ func (r *router) open(ctx context.Context) error {
 		return err
 	}
 	delivering := pipeline.Config{Routes: r.Set.Routes(), Given: r.Taps.Passed, Refused: r.Taps.Refused, Tracer: &r.tracing.tracer, Permit: r.opts.term.permit()}
-	delivering.OwnedMemory = ownedMemory
+	delivering.OwnedMemory, delivering.OwnedKeys = ownedMemory, ownedKeys
 	if r.State != nil {
 		delivering.DeadLetters = r.State.Letters
 		delivering.MaxDisk = int64(r.Set.Plan.Config.State.MaxSize) / state.SpillShare

@@ -307,6 +307,9 @@ func (r *router) checks() []api.Check {
 		if waits := waitsFor(r, &s); waits != nil {
 			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: "it waits for all objects of the sources that it looks up: " + strings.Join(waits, ", ")})
 		}
+		for _, reason := range s.Lacks {
+			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: reason})
+		}
 		if s.HeldBy != "" {
 			checks = append(checks, api.Check{Name: "routes/" + s.Name, Message: fmt.Sprintf("it waits for room in the queue of route %q", s.HeldBy)})
 		}

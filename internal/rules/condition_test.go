@@ -59,7 +59,7 @@ func (b *bench) restart(cfg rules.ConditionConfig, at time.Time) {
 	b.clock = timer.NewFake(at)
 	b.wheel = timer.NewWheel(b.clock)
 	if b.limited != nil {
-		b.limit = rules.NewLimit(*b.limited, at)
+		b.limit = rules.NewLimit(*b.limited, nil, at)
 		for key, value := range b.savedLimit {
 			must.Succeed(b.t, b.limit.Restore(rules.Record{Key: key, Value: []byte(value)}, at))
 		}

@@ -12,8 +12,8 @@ type LimitConfig struct {
 	Every time.Duration // the interval at which one more delta of a key passes; more than 0
 	// the number of deltas of a key that pass at once after a quiet time; 0: 1
 	Burst int
-	// MaxKeys bounds the memory; 0: 100,000. A new key beyond it evicts the key that was used the
-	// longest time ago. The next delta of the evicted key passes, even if it is too early, and its
+	// MaxKeys bounds the memory; 0: 100,000. A new key beyond it, or beyond the [Share] of the limit,
+	// evicts the key of this limit that was used the longest time ago. The next delta of the evicted key passes, even if it is too early, and its
 	// count of suppressed deltas is lost.
 	MaxKeys int
 }
@@ -34,15 +34,17 @@ const keepSuppressed = 24 * time.Hour
 // suppressed since the last pass. A key with suppressed deltas is kept for a day, and at least for
 // ten times Every, after its last use. Each call of Allow drops a few keys.
 type Limit struct {
-	cfg  LimitConfig
-	base time.Time // times are kept as durations since base
-	keys map[string]*bucket
+	cfg   LimitConfig
+	share *Share    // of the keys, with other limits
+	base  time.Time // times are kept as durations since base
+	keys  map[string]*bucket
 	// the keys without suppressed deltas, the least recently used first
 	withoutSuppressed buckets
 	withSuppressed    buckets // the keys with suppressed deltas, likewise
 
 	dirty   map[string]*bucket // the changes since the last Dirty; nil: the key was dropped
 	evicted int                // the number of evicted keys
+	crowded bool               // the last one was evicted because of the share
 	passes  uint64
 	clock   wallClock
 }
@@ -76,9 +78,10 @@ type Record struct {
 	Value []byte
 }
 
-// NewLimit returns a limit without keys. Its time begins at now.
-func NewLimit(cfg LimitConfig, now time.Time) *Limit {
-	l := &Limit{base: now, keys: map[string]*bucket{}, dirty: map[string]*bucket{}}
+// NewLimit returns a limit without keys. Its time begins at now. Its keys use share, which bounds
+// them together with those of other limits; each limit may have one key nevertheless.
+func NewLimit(cfg LimitConfig, share *Share, now time.Time) *Limit {
+	l := &Limit{share: share, base: now, keys: map[string]*bucket{}, dirty: map[string]*bucket{}}
 	l.Configure(cfg, now)
 	return l
 }
@@ -203,6 +206,15 @@ func (l *Limit) Return(p *Pass, suppressed int, now time.Time) {
 // Len returns the number of keys.
 func (l *Limit) Len() int { return len(l.keys) }
 
+// Crowded returns the bound because of which the last key was evicted: that of the share, or
+// MaxKeys.
+func (l *Limit) Crowded() (bound int64, shared bool) {
+	if l.crowded {
+		return l.share.Bound(), true
+	}
+	return int64(l.cfg.MaxKeys), false
+}
+
 // TakeForgotten returns the number of keys evicted since the last call.
 func (l *Limit) TakeForgotten() int {
 	n := l.evicted
@@ -211,17 +223,19 @@ func (l *Limit) TakeForgotten() int {
 }
 
 func (l *Limit) add(key string) *bucket {
-	if len(l.keys) >= l.cfg.MaxKeys {
+	if n := len(l.keys); n >= l.cfg.MaxKeys || n > 0 && l.share.Full() {
 		oldest := l.withoutSuppressed.head
 		if oldest == nil || l.withSuppressed.head != nil && l.withSuppressed.head.lastUse < oldest.lastUse {
 			oldest = l.withSuppressed.head
 		}
 		l.forget(oldest)
 		l.evicted++
+		l.crowded = n < l.cfg.MaxKeys
 	}
 	_, forgotten := l.dirty[key]
 	b := &bucket{key: key, saved: forgotten}
 	l.keys[key] = b
+	l.share.add(1)
 	b.list(l).push(b)
 	return b
 }
@@ -229,6 +243,7 @@ func (l *Limit) add(key string) *bucket {
 func (l *Limit) forget(b *bucket) {
 	b.list(l).remove(b)
 	delete(l.keys, b.key)
+	l.share.add(-1)
 	if b.saved {
 		l.dirty[b.key] = nil
 	} else {
@@ -248,6 +263,18 @@ func (l *Limit) expire(at time.Duration) {
 		if b := l.withSuppressed.head; b != nil && at-b.lastUse > max(keepSuppressed, 10*l.span()) {
 			l.forget(b)
 		}
+	}
+}
+
+// MakeRoom drops, if the share is full, all keys whose state equals that of a new key: an idle limit
+// would otherwise keep them from the other limits of the share.
+func (l *Limit) MakeRoom(now time.Time) {
+	if !l.share.Full() {
+		return
+	}
+	for n := -1; n != len(l.keys); {
+		n = len(l.keys)
+		l.expire(l.at(now))
 	}
 }
 
@@ -299,6 +326,9 @@ func (l *Limit) Restore(r Record, now time.Time) error {
 	b.list(l).push(b)
 	return nil
 }
+
+// Close returns the keys to the share. The limit is not used any more.
+func (l *Limit) Close() { l.share.add(-int64(len(l.keys))) }
 
 // Abandon drops all keys; the next Dirty returns their removal.
 func (l *Limit) Abandon() {

@@ -70,7 +70,7 @@ func TestLimit(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l := rules.NewLimit(tt.cfg, start)
+			l := rules.NewLimit(tt.cfg, nil, start)
 			for i, s := range tt.steps {
 				suppressed, ok := allow(l, s.key, 1, start.Add(s.at))
 				if ok != s.ok || suppressed != s.suppressed {
@@ -84,7 +84,7 @@ func TestLimit(t *testing.T) {
 // TestLimitForgets: a key whose state equals that of a new one takes no memory, neither here nor on
 // disk.
 func TestLimitForgets(t *testing.T) {
-	l := rules.NewLimit(rules.LimitConfig{Every: time.Minute}, start)
+	l := rules.NewLimit(rules.LimitConfig{Every: time.Minute}, nil, start)
 	for i := range 1000 {
 		l.Allow(fmt.Sprint(i), 1, start)
 	}
@@ -117,7 +117,7 @@ func TestLimitForgets(t *testing.T) {
 
 // TestLimitTooMany: evicted keys are counted.
 func TestLimitTooMany(t *testing.T) {
-	l := rules.NewLimit(rules.LimitConfig{Every: time.Minute, MaxKeys: 10}, start)
+	l := rules.NewLimit(rules.LimitConfig{Every: time.Minute, MaxKeys: 10}, nil, start)
 	for i := range 25 {
 		l.Allow(fmt.Sprint(i), 1, start)
 	}
@@ -131,7 +131,7 @@ func TestLimitTooMany(t *testing.T) {
 func TestLimitClock(t *testing.T) {
 	// Guarantee: limit-kept
 	began := time.Now()
-	l := rules.NewLimit(rules.LimitConfig{Every: time.Hour}, began)
+	l := rules.NewLimit(rules.LimitConfig{Every: time.Hour}, nil, began)
 	l.Allow("a", 1, began)
 	l.Allow("a", 1, began)
 	records := l.Dirty(began)
@@ -144,7 +144,7 @@ func TestLimitClock(t *testing.T) {
 		{"down for long", began.Add(2 * time.Hour), 0},
 		{"the wall clock went back", began.Add(-5000 * time.Hour), time.Hour},
 	} {
-		next := rules.NewLimit(rules.LimitConfig{Every: time.Hour}, tt.now)
+		next := rules.NewLimit(rules.LimitConfig{Every: time.Hour}, nil, tt.now)
 		for _, r := range records {
 			must.Succeed(t, next.Restore(rules.Record{Key: r.Key, Value: r.Value}, tt.now))
 		}
@@ -161,7 +161,7 @@ func TestLimitClock(t *testing.T) {
 
 // TestLimitConfigure: a changed limit keeps its keys.
 func TestLimitConfigure(t *testing.T) {
-	l := rules.NewLimit(rules.LimitConfig{Every: time.Hour}, start)
+	l := rules.NewLimit(rules.LimitConfig{Every: time.Hour}, nil, start)
 	l.Allow("a", 1, start)
 	l.Allow("a", 1, start)
 	l.Dirty(start)
@@ -179,7 +179,7 @@ func TestLimitConfigure(t *testing.T) {
 
 // TestLimitRecords: a damaged record is an error, and an abandoned key is deleted on disk, too.
 func TestLimitRecords(t *testing.T) {
-	l := rules.NewLimit(rules.LimitConfig{Every: time.Hour}, start)
+	l := rules.NewLimit(rules.LimitConfig{Every: time.Hour}, nil, start)
 	for _, value := range []string{"", "\x80", "\x01", "\x01\x02\x03", "\x01\xff\xff\xff\xff\xff\xff\x01"} {
 		if err := l.Restore(rules.Record{Key: "a", Value: []byte(value)}, start); err == nil {
 			t.Errorf("%q was taken", value)
@@ -204,7 +204,7 @@ func TestLimitModel(t *testing.T) {
 			Every: time.Duration(rapid.IntRange(1, 20).Draw(t, "every")) * time.Second, Burst: rapid.IntRange(1, 4).Draw(t, "burst"),
 		}
 		now := start
-		l := rules.NewLimit(cfg, now)
+		l := rules.NewLimit(cfg, nil, now)
 		disk := map[string][]byte{}
 		passed, waiting := map[string][]time.Time{}, map[string]int{}
 		// a pass whose delta is still pending
@@ -230,7 +230,7 @@ func TestLimitModel(t *testing.T) {
 		restart := func() {
 			passed, waiting = copyTimes(savedPassed), maps.Clone(savedWaiting)
 			opened = nil
-			l = rules.NewLimit(cfg, now)
+			l = rules.NewLimit(cfg, nil, now)
 			for _, key := range slices.Sorted(maps.Keys(disk)) {
 				must.Succeed(t, l.Restore(rules.Record{Key: key, Value: disk[key]}, now))
 			}
@@ -310,7 +310,7 @@ func copyTimes(m map[string][]time.Time) map[string][]time.Time {
 // once, reports the suppressed count.
 func TestLimitReturn(t *testing.T) {
 	// Guarantee: limit
-	l := rules.NewLimit(rules.LimitConfig{Every: 10 * time.Minute}, start)
+	l := rules.NewLimit(rules.LimitConfig{Every: 10 * time.Minute}, nil, start)
 	first := l.Allow("a", 1, start)
 	if l.Allow("a", 1, start) != nil {
 		t.Fatal("two pass at once")
@@ -329,7 +329,7 @@ func TestLimitReturn(t *testing.T) {
 	}
 
 	// A pass followed by another one is lost: without it that one may have come too early.
-	l = rules.NewLimit(rules.LimitConfig{Every: 10 * time.Minute}, start)
+	l = rules.NewLimit(rules.LimitConfig{Every: 10 * time.Minute}, nil, start)
 	early := l.Allow("a", 1, start)
 	if l.Allow("a", 1, start.Add(10*time.Minute)) == nil {
 		t.Fatal("it has to wait for too long")
@@ -339,7 +339,7 @@ func TestLimitReturn(t *testing.T) {
 	}
 
 	// Of an evicted key only the suppressed count is kept.
-	l = rules.NewLimit(rules.LimitConfig{Every: time.Minute, MaxKeys: 1}, start)
+	l = rules.NewLimit(rules.LimitConfig{Every: time.Minute, MaxKeys: 1}, nil, start)
 	gone, other := l.Allow("a", 1, start), l.Allow("b", 1, start)
 	l.Return(gone, 3, start)
 	if suppressed, ok := allow(l, "a", 1, start); !ok || suppressed != 3 {
@@ -355,7 +355,7 @@ func BenchmarkAllow(b *testing.B) {
 	for i := range keys {
 		keys[i] = fmt.Sprint("key", i)
 	}
-	l := rules.NewLimit(rules.LimitConfig{Every: time.Minute}, start)
+	l := rules.NewLimit(rules.LimitConfig{Every: time.Minute}, nil, start)
 	now := start
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
@@ -367,10 +367,10 @@ func BenchmarkAllow(b *testing.B) {
 // The present state of a key takes precedence over a restored record.
 func TestLimitKnown(t *testing.T) {
 	cfg := rules.LimitConfig{Every: time.Hour}
-	old := rules.NewLimit(cfg, start)
+	old := rules.NewLimit(cfg, nil, start)
 	allow(old, "a", 1, start)
 	records := old.Dirty(start)
-	l := rules.NewLimit(cfg, start)
+	l := rules.NewLimit(cfg, nil, start)
 	allow(l, "a", 1, start.Add(50*time.Minute))
 	allow(l, "a", 3, start.Add(50*time.Minute))
 	for _, r := range records {

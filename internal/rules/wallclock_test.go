@@ -159,7 +159,7 @@ func TestLimitWallClock(t *testing.T) {
 		wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		cfg := rules.LimitConfig{Every: 2 * time.Minute}
 		now := moment(wall, 0)
-		l := rules.NewLimit(cfg, now)
+		l := rules.NewLimit(cfg, nil, now)
 		l.Allow("a", 1, now)
 		saved := map[string][]byte{}
 		for _, now := range []time.Time{now, moment(wall.Add(time.Minute).Add(jump), time.Minute)} {
@@ -167,7 +167,7 @@ func TestLimitWallClock(t *testing.T) {
 				saved[r.Key] = r.Value
 			}
 		}
-		again := rules.NewLimit(cfg, wall.Add(90*time.Second).Add(jump))
+		again := rules.NewLimit(cfg, nil, wall.Add(90*time.Second).Add(jump))
 		for key, value := range saved {
 			must.Succeed(t, again.Restore(rules.Record{Key: key, Value: value}, wall.Add(90*time.Second).Add(jump)))
 		}

@@ -52,6 +52,7 @@ type Backlog struct {
 	Queue queue.Queue
 	Rules *condition.Rules
 	Room  Room
+	Lacks Lacks
 
 	// the route is ready, and every earlier or restored delta has its lane
 	AllPlaced bool
@@ -72,6 +73,7 @@ type Backlog struct {
 // New returns the empty backlog of a new route. leader is signalled when more deltas can be taken.
 func New(env *Env, c *spec.Config, all condition.Env, leader *schedule.Leader) *Backlog {
 	b := &Backlog{AllPlaced: c.Ready == nil, env: env, config: c, leader: leader}
+	all.Keys = env.Shares.keys(c.ID)
 	b.Rules = condition.New(all, c.Rules(), b.now())
 	b.limiter = limiter{env, c, &b.Queue, b.Rules}
 	b.Queue.Changes.On = env.Durable()
@@ -256,5 +258,6 @@ func (b *Backlog) CountRules() {
 	}
 	if n.Forgotten > 0 {
 		c.Errors("limit_keys").Add(float64(n.Forgotten))
+		b.Lacks.keys.note(lackOfKeys(b.config.ID, &b.Rules.Limit), b.now())
 	}
 }

@@ -6,19 +6,24 @@ import (
 	"sync/atomic"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/rules"
 )
 
 // Shares bound the backlogs of all routes of an owner together, see [checkpoint.Owner]. They are
 // safe for concurrent use. The zero value has no bounds.
 type Shares struct {
 	Memory, Disk int64 // bytes of all routes of an owner; 0: no limit
+	Keys         int64 // of the limits of all routes of an owner; 0: no limit
 
 	mu     sync.Mutex
 	owners map[string]*share
 }
 
-// share is the bytes of the backlogs of an owner.
-type share struct{ memory, disk atomic.Int64 }
+// share is what the backlogs of an owner use: bytes, and keys of limits.
+type share struct {
+	memory, disk atomic.Int64
+	keys         *rules.Share
+}
 
 // of returns the share of the owner of the route with an id; nil: it has none.
 func (s *Shares) of(id string) *share {
@@ -32,9 +37,17 @@ func (s *Shares) of(id string) *share {
 		s.owners = make(map[string]*share)
 	}
 	if s.owners[owner] == nil {
-		s.owners[owner] = &share{}
+		s.owners[owner] = &share{keys: rules.NewShare(s.Keys)}
 	}
 	return s.owners[owner]
+}
+
+// keys returns the share of the keys of the limit of the route with an id; nil: it has none.
+func (s *Shares) keys(id string) *rules.Share {
+	if of := s.of(id); of != nil {
+		return of.keys
+	}
+	return nil
 }
 
 // account is the part of a route in the share of its owner. The lock of the route guards it.

@@ -10,8 +10,9 @@ import (
 
 // Limit is the limit of one route. The zero value is no limit.
 type Limit struct {
-	cfg  rules.LimitConfig // Every 0: there is no limit
-	keys *rules.Limit      // nil: there is no limit, and there was none
+	cfg   rules.LimitConfig // Every 0: there is no limit
+	keys  *rules.Limit      // nil: there is no limit, and there was none
+	share *rules.Share      // of the keys, see [Env]
 }
 
 // On reports whether there is a limit.
@@ -43,12 +44,27 @@ func (l *Limit) Keys() int {
 	return l.keys.Len()
 }
 
+// Crowded is [rules.Limit.Crowded].
+func (l *Limit) Crowded() (bound int64, shared bool) {
+	if l.keys == nil {
+		return 0, false
+	}
+	return l.keys.Crowded()
+}
+
+// MakeRoom drops keys that no longer limit anything, if the share of the keys is full.
+func (l *Limit) MakeRoom(now time.Time) {
+	if l.keys != nil {
+		l.keys.MakeRoom(now)
+	}
+}
+
 // configure changes the limit and keeps its keys. Without a limit it drops them.
 func (l *Limit) configure(cfg rules.LimitConfig, now time.Time) {
 	l.cfg = cfg
 	switch {
 	case l.keys == nil && l.On():
-		l.keys = rules.NewLimit(cfg, now)
+		l.keys = rules.NewLimit(cfg, l.share, now)
 	case l.keys == nil:
 	case l.On():
 		l.keys.Configure(cfg, now)
@@ -62,7 +78,7 @@ func (l *Limit) configure(cfg rules.LimitConfig, now time.Time) {
 func (l *Limit) restore(records []checkpoint.RuleRecord, now time.Time) (failed error) {
 	for record := range ofKind(records, kindLimit) {
 		if l.keys == nil {
-			l.keys = rules.NewLimit(l.cfg, now)
+			l.keys = rules.NewLimit(l.cfg, l.share, now)
 		}
 		if err := l.keys.Restore(record, now); err != nil {
 			failed = err
@@ -72,6 +88,14 @@ func (l *Limit) restore(records []checkpoint.RuleRecord, now time.Time) (failed 
 		l.keys.Abandon() // the limit was removed
 	}
 	return failed
+}
+
+// close returns the keys to the share. From then on there is no limit.
+func (l *Limit) close() {
+	if l.keys != nil {
+		l.keys.Close()
+	}
+	l.keys, l.cfg = nil, rules.LimitConfig{}
 }
 
 // dirty appends the changes since the last call.

@@ -19,6 +19,7 @@ type Rules struct {
 // New returns the rules of a new route.
 func New(env Env, cfg Config, now time.Time) *Rules {
 	r := &Rules{}
+	r.Limit.share = env.Keys
 	r.Limit.configure(cfg.Limit, now)
 	r.Holds.env = &env
 	r.Holds.configure(cfg, now)
@@ -71,8 +72,9 @@ func (r *Rules) Dirty(records []checkpoint.RuleRecord, now time.Time) []checkpoi
 // Saved marks everything that Dirty returned as on disk.
 func (r *Rules) Saved() { r.Conditions.saved() }
 
-// Close stops all timers and drops all state without a trace in Dirty.
+// Close stops all timers, drops all state without a trace in Dirty, and returns it to the shares.
 func (r *Rules) Close() {
 	r.Conditions.close()
 	r.Holds.close()
+	r.Limit.close()
 }

@@ -8,6 +8,7 @@
 package route
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -121,6 +122,7 @@ type Status struct {
 	HeldBy  string    // a downstream route without room; empty: there is none
 	// Deferred: filters were deferred in the last minute, see filters.Deferred
 	Deferred bool
+	Lacks   []string  // for what its rules had no room in the last minute, and what to do about it
 }
 
 // Status returns the state of the route.
@@ -134,7 +136,7 @@ func (r *Route) Status() Status {
 	return Status{
 		Name: c.Name, ID: c.ID, Pending: q.Len(), Kept: kept, Bytes: q.Head.Bytes() + q.Tail.Bytes(), OnDisk: q.Tail.Len(), Oldest: q.Oldest(),
 		Deferred: r.deferral.lasts(r.now()),
-		Waiting:  !r.backlog.AllPlaced && r.awaits() != nil, Paused: r.paused.reason, HeldBy: r.links.heldBy(),
+		Waiting:  !r.backlog.AllPlaced && r.awaits() != nil, Paused: r.paused.reason, HeldBy: r.links.heldBy(), Lacks: r.backlog.Lacks.Reasons(r.now()),
 	}
 }
 
@@ -147,7 +149,11 @@ func (r *Route) Show() {
 	if r.paused.on() {
 		c.Count.Paused.Set(1)
 	}
+	r.backlog.Rules.Limit.MakeRoom(r.now())
 	r.backlog.CountRules()
+	for _, reason := range r.backlog.Lacks.News() {
+		r.env.Complaints.Say(slog.LevelWarn, "a route has no room for its rules", errors.New(reason), slog.String("route", c.Name))
+	}
 	for i, s := range c.sinks {
 		if s != nil {
 			c.Count.Events[i].Unavailable.Set(s.Opened())
