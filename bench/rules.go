@@ -54,7 +54,7 @@ func pendingConditions(n int) (bytes float64, pair time.Duration, err error) {
 	before := heap()
 	wheel := timer.NewWheel(timer.Real())
 	defer wheel.Close()
-	conditions := rules.NewConditions(rules.ConditionConfig{Sources: []string{"pods"}, For: time.Hour}, wheel, rules.NewCensus(), func(*rules.Conditions, *rules.Condition) {})
+	conditions := rules.NewConditions(rules.ConditionConfig{Sources: []string{"pods"}, For: time.Hour}, wheel, rules.NewCensus(), nil, func(*rules.Conditions, *rules.Condition) {})
 	now := time.Now()
 	for i, o := range objects[:n] {
 		d := event.Delta{Source: "pods", Op: event.Added, New: o}

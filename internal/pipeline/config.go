@@ -39,6 +39,9 @@ type Config struct {
 	// the keys that the limits of all routes of an owner may have, where each limit may have one
 	// anyway. 0: no limit
 	OwnedKeys int64
+	// the objects that the conditions and delete holds of all routes of an owner may track; beyond it
+	// a condition does not begin, and a delete that would be held becomes a dead letter. 0: no limit
+	OwnedObjects int64
 	// the bytes that a route may hold in memory on their way to the disk; beyond it the source
 	// waits for the disk. 0: 16 MiB
 	InFlight int64
@@ -102,7 +105,8 @@ func newEnv(p *Pipeline) *route.Env {
 		e.Complaints = complaints.New(c.Log)
 	}
 	e.Env = backlog.Env{Clock: c.Clock, InFlight: c.InFlight, MaxDisk: c.MaxDisk, Refused: c.Refused, Tracer: c.Tracer}
-	e.Shares.Memory, e.Shares.Disk, e.Shares.Keys = c.OwnedMemory, c.OwnedDisk, c.OwnedKeys
+	e.Shares.Memory, e.Shares.Disk = c.OwnedMemory, c.OwnedDisk
+	e.Shares.Keys, e.Shares.Objects = c.OwnedKeys, c.OwnedObjects
 	if c.Store != nil {
 		e.Soon = c.Store.Soon
 	}

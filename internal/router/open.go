@@ -38,11 +38,13 @@ type router struct {
 }
 
 // The bounds of all routes of an include or namespace together: bytes of pending deltas in memory,
-// a share, as 1/n, of the bytes that all backlogs may have on disk, and keys of limits.
+// a share, as 1/n, of the bytes that all backlogs may have on disk, keys of
+// limits, and objects that conditions and delete holds track.
 const (
-	ownedMemory = 64 << 20
-	ownedSpill  = 4
-	ownedKeys   = 100_000
+	ownedMemory  = 64 << 20
+	ownedSpill   = 4
+	ownedKeys    = 100_000
+	ownedObjects = 250_000
 )
 
 // open opens everything, downstream first, so that every delta finds its receiver.
@@ -83,7 +85,7 @@ func (r *router) open(ctx context.Context) error {
 		return err
 	}
 	delivering := pipeline.Config{Routes: r.Set.Routes(), Given: r.Taps.Passed, Refused: r.Taps.Refused, Tracer: &r.tracing.tracer, Permit: r.opts.term.permit()}
-	delivering.OwnedMemory, delivering.OwnedKeys = ownedMemory, ownedKeys
+	delivering.OwnedMemory, delivering.OwnedKeys, delivering.OwnedObjects = ownedMemory, ownedKeys, ownedObjects
 	if r.State != nil {
 		delivering.DeadLetters = r.State.Letters
 		delivering.MaxDisk = int64(r.Set.Plan.Config.State.MaxSize) / state.SpillShare

@@ -62,6 +62,7 @@ type Conditions struct {
 	changes changes
 	groups  groups // by key of the limit
 	held    int    // the number of edges that the limit held back
+	refused int    // the number of observations for which the share had no room
 }
 
 // Condition is one object for which the condition holds. There is one for each pending `for`, so
@@ -112,9 +113,11 @@ const (
 )
 
 // NewConditions returns conditions without objects. due is called without any lock when a timer
-// expires; the owner then calls [Conditions.Fire] under its lock.
-func NewConditions(cfg ConditionConfig, wheel *timer.Wheel, census *Census, due func(*Conditions, *Condition)) *Conditions {
-	s := &Conditions{cfg: cfg, sources: cfg.Sources, wheel: wheel, due: due, index: index{census: census, byHash: map[uint64]*Condition{}}}
+// expires; the owner then calls [Conditions.Fire] under its lock. The objects that the conditions
+// track use share: without room, the condition does not begin for a further object, and a failed
+// evaluation is not recorded.
+func NewConditions(cfg ConditionConfig, wheel *timer.Wheel, census *Census, share *Share, due func(*Conditions, *Condition)) *Conditions {
+	s := &Conditions{cfg: cfg, sources: cfg.Sources, wheel: wheel, due: due, index: index{census: census, share: share, byHash: map[uint64]*Condition{}}}
 	s.groups = groups{wheel: wheel, changes: &s.changes, byKey: map[string]*group{}}
 	return s
 }
@@ -173,6 +176,10 @@ func (s *Conditions) Observe(d *event.Delta, holds, first bool, key string, now 
 			return edges
 		}
 		return s.end(c, d, now, edges)
+	}
+	if c == nil && s.index.share.Full() {
+		s.refused++
+		return edges
 	}
 	if c == nil {
 		c = &Condition{set: s, source: uint16(at)} //nolint:gosec // of few sources
@@ -296,6 +303,10 @@ func (s *Conditions) Doubt(d *event.Delta) (news bool) {
 		s.forget(c)
 		c = nil
 	}
+	if c == nil && s.index.share.Full() {
+		s.refused++
+		return true
+	}
 	if c == nil {
 		c = &Condition{set: s, source: uint16(at), object: d.New} //nolint:gosec // of few sources
 		s.index.add(h, c)
@@ -350,6 +361,14 @@ func (c *Condition) Learn(o *event.Object) {
 // All yields all conditions, in no order. The set must not change during the iteration.
 func (s *Conditions) All() iter.Seq[*Condition] {
 	return s.index.all
+}
+
+// TakeRefused returns the number of observations since the last call for which the share had no
+// room.
+func (s *Conditions) TakeRefused() int {
+	n := s.refused
+	s.refused = 0
+	return n
 }
 
 // Counts returns the number of objects for which the condition holds: those with a running For, and

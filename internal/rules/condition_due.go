@@ -109,6 +109,7 @@ func (c *Condition) onClock(now time.Time) time.Time {
 // form a list.
 type index struct {
 	census *Census
+	share  *Share // of the conditions, with those of other routes
 	byHash map[uint64]*Condition
 }
 
@@ -125,10 +126,12 @@ func (x *index) add(h uint64, c *Condition) {
 	c.next = x.byHash[h]
 	x.byHash[h] = c
 	x.census.place(h).Add(1)
+	x.share.add(1)
 }
 
 func (x *index) remove(h uint64, c *Condition) {
 	x.census.place(h).Add(-1)
+	x.share.add(-1)
 	if first := x.byHash[h]; first != c {
 		before := first
 		for before.next != c {

@@ -65,7 +65,7 @@ func (b *bench) restart(cfg rules.ConditionConfig, at time.Time) {
 		}
 	}
 	cfg.Limit = b.limit
-	b.Conditions = rules.NewConditions(cfg, b.wheel, rules.NewCensus(), func(s *rules.Conditions, c *rules.Condition) {
+	b.Conditions = rules.NewConditions(cfg, b.wheel, rules.NewCensus(), nil, func(s *rules.Conditions, c *rules.Condition) {
 		if edge, ok := s.Fire(c, keyOf(c.Object().Key().Name), b.clock.Now()); ok {
 			b.report(edge)
 		}
@@ -384,7 +384,7 @@ func TestConditionsForgotten(t *testing.T) {
 	for _, cfg := range []rules.ConditionConfig{{For: time.Minute}, {Every: time.Minute}} {
 		cfg.Sources = []string{"pods"}
 		wheel, census := timer.NewWheel(timer.NewFake(start)), rules.NewCensus()
-		s := rules.NewConditions(cfg, wheel, census, nil)
+		s := rules.NewConditions(cfg, wheel, census, nil, nil)
 		o := object(t, "a", "1", 1)
 		for _, closes := range []bool{false, true} {
 			s.Observe(&event.Delta{Source: "pods", Op: event.Added, New: o}, true, false, "", start, nil)

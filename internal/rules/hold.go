@@ -20,6 +20,7 @@ import (
 // Like [Conditions], it has no lock and no clock.
 type DeleteHolds struct {
 	length time.Duration
+	share  HoldShare
 	wheel  *timer.Wheel
 	due    func(*DeleteHold)
 
@@ -47,10 +48,16 @@ type DeleteHold struct {
 	changed bool          // it is in DeleteHolds.changed
 }
 
-// NewDeleteHolds returns an empty set. due is called without any lock when a timer expires; the
+// HoldShare is what the delete holds of several routes have together.
+type HoldShare struct {
+	Objects *Share // the number of the held deletes, and of the objects of conditions
+	Bytes   *Share // of the objects of the held deletes
+}
+
+// NewDeleteHolds returns an empty set, whose holds use share. The caller checks the share. due is called without any lock when a timer expires; the
 // owner then calls [DeleteHolds.Fire] under its lock.
-func NewDeleteHolds(length time.Duration, wheel *timer.Wheel, due func(*DeleteHold)) *DeleteHolds {
-	return &DeleteHolds{length: length, wheel: wheel, due: due, all: map[string]*DeleteHold{}, byName: map[string][]*DeleteHold{}, byKey: map[string][]*DeleteHold{}}
+func NewDeleteHolds(length time.Duration, share HoldShare, wheel *timer.Wheel, due func(*DeleteHold)) *DeleteHolds {
+	return &DeleteHolds{length: length, share: share, wheel: wheel, due: due, all: map[string]*DeleteHold{}, byName: map[string][]*DeleteHold{}, byKey: map[string][]*DeleteHold{}}
 }
 
 // Due implements timer.Owner.
@@ -110,7 +117,7 @@ func (s *DeleteHolds) add(a *DeleteHold) {
 		s.forget(before)
 	}
 	s.all[a.recordKey()] = a
-	s.bytes += a.size()
+	s.count(a, 1)
 	s.byName[a.name()] = append(s.byName[a.name()], a)
 	if a.key != "" {
 		s.byKey[a.key] = append(s.byKey[a.key], a)
@@ -159,12 +166,19 @@ func (s *DeleteHolds) forget(a *DeleteHold) {
 	s.wheel.Stop(&a.Node)
 	a.over = true
 	delete(s.all, a.recordKey())
-	s.bytes -= a.size()
+	s.count(a, -1)
 	drop(s.byName, a.name(), a)
 	drop(s.byKey, a.key, a)
 	if a.saved {
 		s.removed = append(s.removed, a.recordKey())
 	}
+}
+
+// count counts a hold that was added, or removed if n is -1.
+func (s *DeleteHolds) count(a *DeleteHold, n int64) {
+	s.bytes += n * a.size()
+	s.share.Objects.add(n)
+	s.share.Bytes.add(n * a.size())
 }
 
 func drop(from map[string][]*DeleteHold, key string, a *DeleteHold) {

@@ -28,7 +28,7 @@ type holds struct {
 func (b *holds) start(at time.Time) {
 	b.clock = timer.NewFake(at)
 	b.wheel = timer.NewWheel(b.clock)
-	b.DeleteHolds = rules.NewDeleteHolds(b.length, b.wheel, func(a *rules.DeleteHold) {
+	b.DeleteHolds = rules.NewDeleteHolds(b.length, rules.HoldShare{}, b.wheel, func(a *rules.DeleteHold) {
 		d := b.Fire(a, b.clock.Now())
 		if d == nil {
 			return
@@ -147,7 +147,7 @@ func TestDeleteHoldsFire(t *testing.T) {
 	var due []*rules.DeleteHold
 	clock := timer.NewFake(start)
 	wheel := timer.NewWheel(clock)
-	s := rules.NewDeleteHolds(time.Minute, wheel, func(a *rules.DeleteHold) { due = append(due, a) })
+	s := rules.NewDeleteHolds(time.Minute, rules.HoldShare{}, wheel, func(a *rules.DeleteHold) { due = append(due, a) })
 	for _, name := range []string{"a", "b", "c"} {
 		s.Hold(&event.Delta{Source: "pods", Op: event.Deleted, Old: object(t, name, "1", 1)}, "", start)
 	}

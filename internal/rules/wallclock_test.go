@@ -53,7 +53,7 @@ func TestConditionsWallClock(t *testing.T) {
 		cfg := rules.ConditionConfig{Sources: []string{"pods"}, For: 2 * time.Minute}
 		var due []*rules.Condition
 		heard := func(_ *rules.Conditions, c *rules.Condition) { due = append(due, c) }
-		s := rules.NewConditions(cfg, timer.NewWheel(clock), rules.NewCensus(), heard)
+		s := rules.NewConditions(cfg, timer.NewWheel(clock), rules.NewCensus(), nil, heard)
 		d := &event.Delta{Source: "pods", Op: event.Added, New: object(t, "a", "1", 1)}
 		s.Observe(d, true, false, "", clock.now, nil)
 		saved := map[string][]byte{}
@@ -75,7 +75,7 @@ func TestConditionsWallClock(t *testing.T) {
 		}
 		restarted := timer.NewFake(wall.Add(90 * time.Second).Add(jump))
 		var reported *event.Delta
-		again := rules.NewConditions(cfg, timer.NewWheel(restarted), rules.NewCensus(), func(s *rules.Conditions, c *rules.Condition) {
+		again := rules.NewConditions(cfg, timer.NewWheel(restarted), rules.NewCensus(), nil, func(s *rules.Conditions, c *rules.Condition) {
 			edge, _ := s.Fire(c, "", restarted.Now())
 			reported = edge.Delta
 		})
@@ -100,7 +100,7 @@ func TestDeleteHoldsWallClock(t *testing.T) {
 		wall := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		clock := &stepClock{moment(wall, 0)}
 		d := &event.Delta{Source: "pods", Op: event.Deleted, Old: object(t, "a", "1", 1)}
-		s := rules.NewDeleteHolds(2*time.Minute, timer.NewWheel(clock), func(*rules.DeleteHold) {})
+		s := rules.NewDeleteHolds(2*time.Minute, rules.HoldShare{}, timer.NewWheel(clock), func(*rules.DeleteHold) {})
 		s.Hold(d, "", clock.now)
 		saved := map[string][]byte{}
 		keep := func() {
@@ -114,7 +114,7 @@ func TestDeleteHoldsWallClock(t *testing.T) {
 		restarted := timer.NewFake(wall.Add(90 * time.Second).Add(jump))
 		var reported *event.Delta
 		var again *rules.DeleteHolds
-		again = rules.NewDeleteHolds(2*time.Minute, timer.NewWheel(restarted), func(a *rules.DeleteHold) { reported = again.Fire(a, restarted.Now()) })
+		again = rules.NewDeleteHolds(2*time.Minute, rules.HoldShare{}, timer.NewWheel(restarted), func(a *rules.DeleteHold) { reported = again.Fire(a, restarted.Now()) })
 		for key, value := range saved {
 			must.Succeed(t, again.Restore(rules.Record{Key: key, Value: value}, func([]byte) (*event.Delta, error) { return d, nil }, restarted.Now()))
 		}
@@ -134,13 +134,13 @@ func TestDeleteHoldsWallClock(t *testing.T) {
 func TestDeleteHoldsClockBack(t *testing.T) {
 	clock := timer.NewFake(start)
 	d := &event.Delta{Source: "pods", Op: event.Deleted, Old: object(t, "a", "1", 1)}
-	s := rules.NewDeleteHolds(2*time.Minute, timer.NewWheel(clock), func(*rules.DeleteHold) {})
+	s := rules.NewDeleteHolds(2*time.Minute, rules.HoldShare{}, timer.NewWheel(clock), func(*rules.DeleteHold) {})
 	s.Hold(d, "", start)
 	records := s.Dirty(start, func(*event.Delta) []byte { return nil })
 	back := timer.NewFake(start.Add(-time.Hour))
 	var reported *event.Delta
 	var again *rules.DeleteHolds
-	again = rules.NewDeleteHolds(2*time.Minute, timer.NewWheel(back), func(a *rules.DeleteHold) { reported = again.Fire(a, back.Now()) })
+	again = rules.NewDeleteHolds(2*time.Minute, rules.HoldShare{}, timer.NewWheel(back), func(a *rules.DeleteHold) { reported = again.Fire(a, back.Now()) })
 	must.Succeed(t, again.Restore(records[0], func([]byte) (*event.Delta, error) { return d, nil }, back.Now()))
 	back.Advance(start.Add(-time.Hour + 2*time.Minute - 1))
 	if reported != nil {
@@ -190,7 +190,7 @@ func TestSinceStays(t *testing.T) {
 	fire := func(*rules.Conditions, *rules.Condition) {}
 	wheel := timer.NewWheel(clock)
 	defer wheel.Close()
-	s := rules.NewConditions(cfg, wheel, rules.NewCensus(), fire)
+	s := rules.NewConditions(cfg, wheel, rules.NewCensus(), nil, fire)
 	defer func() { s.Close() }()
 	o := object(t, "a", "1", 1)
 	d := &event.Delta{Source: "pods", Op: event.Sync, New: o} // time made it hold
@@ -213,7 +213,7 @@ func TestSinceStays(t *testing.T) {
 				t.Fatalf("described as since %v, due at %v", now.Since, now.Due)
 			}
 		}
-		again := rules.NewConditions(cfg, wheel, rules.NewCensus(), fire)
+		again := rules.NewConditions(cfg, wheel, rules.NewCensus(), nil, fire)
 		for _, r := range s.Dirty(clock.Now()) {
 			must.Succeed(t, again.Restore(r, func(string) *event.Resource { return resource }, clock.Now()))
 		}
@@ -232,7 +232,7 @@ func TestDueIsExact(t *testing.T) {
 	defer wheel.Close()
 	cfg := rules.ConditionConfig{Sources: []string{"pods"}, For: time.Millisecond}
 	due := make(chan *rules.Condition, n)
-	s := rules.NewConditions(cfg, wheel, rules.NewCensus(), func(_ *rules.Conditions, c *rules.Condition) { due <- c })
+	s := rules.NewConditions(cfg, wheel, rules.NewCensus(), nil, func(_ *rules.Conditions, c *rules.Condition) { due <- c })
 	defer s.Close()
 	for i := range n {
 		d := &event.Delta{Source: "pods", Op: event.Added, New: object(t, fmt.Sprint("a", i), "1", 1)}

@@ -73,7 +73,7 @@ type Backlog struct {
 // New returns the empty backlog of a new route. leader is signalled when more deltas can be taken.
 func New(env *Env, c *spec.Config, all condition.Env, leader *schedule.Leader) *Backlog {
 	b := &Backlog{AllPlaced: c.Ready == nil, env: env, config: c, leader: leader}
-	all.Keys = env.Shares.keys(c.ID)
+	env.Shares.rules(c.ID, &all)
 	b.Rules = condition.New(all, c.Rules(), b.now())
 	b.limiter = limiter{env, c, &b.Queue, b.Rules}
 	b.Queue.Changes.On = env.Durable()
@@ -259,5 +259,9 @@ func (b *Backlog) CountRules() {
 	if n.Forgotten > 0 {
 		c.Errors("limit_keys").Add(float64(n.Forgotten))
 		b.Lacks.keys.note(lackOfKeys(b.config.ID, &b.Rules.Limit), b.now())
+	}
+	if n.Refused > 0 {
+		c.Errors("no_room").Add(float64(n.Refused))
+		b.Lacks.objects.note(lackOfObjects(b.config.ID, &b.env.Shares), b.now())
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Lacks are the reasons for which the rules of a route have had no room.
-type Lacks struct{ keys lack }
+type Lacks struct{ keys, objects lack }
 
 // lack is one of them. The zero value means that it has not happened.
 type lack struct {
@@ -44,7 +44,7 @@ func (l *Lacks) News() (reasons []string) {
 	return reasons
 }
 
-func (l *Lacks) all() []*lack { return []*lack{&l.keys} }
+func (l *Lacks) all() []*lack { return []*lack{&l.keys, &l.objects} }
 
 // lackOfKeys returns why the limit of the route with an id forgets keys, and what to do about it.
 func lackOfKeys(id string, limit *condition.Limit) string {
@@ -54,4 +54,11 @@ func lackOfKeys(id string, limit *condition.Limit) string {
 		return fmt.Sprintf("the limit has used its %d keys; %s", bound, effect)
 	}
 	return fmt.Sprintf("the limits of all routes of %s have used their %d keys; %s", checkpoint.Owner(id), bound, effect)
+}
+
+// lackOfObjects returns why the conditions and delete holds of the route with an id track no more
+// objects, and what to do about it.
+func lackOfObjects(id string, s *Shares) string {
+	return fmt.Sprintf("the rules (when, for) of all routes of %s track %d objects, which is their share, and report no further ones: "+
+		"let when match fewer objects, choose a shorter for, or have fewer such routes; then run router resync -route", checkpoint.Owner(id), s.Objects)
 }

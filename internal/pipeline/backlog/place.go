@@ -1,6 +1,7 @@
 package backlog
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
@@ -52,9 +53,8 @@ func (b *Backlog) AssignLane(next *Unplaced, v *spec.Verdict, filtered bool) {
 	case filtered:
 		b.config.Count.Filtered.Inc()
 		b.Queue.Remove(e)
-	case next.Unseen && v.Err == nil && b.Rules.Holds.Wants(next.Delta):
+	case next.Unseen && v.Err == nil && b.HoldDelete(e.Delta, v):
 		b.Queue.Remove(e)
-		b.HoldDelete(e.Delta, v.Lane)
 	case b.limiter.suppresses(e, v):
 		b.Queue.Remove(e)
 	default:
@@ -63,10 +63,22 @@ func (b *Backlog) AssignLane(next *Unplaced, v *spec.Verdict, filtered bool) {
 	}
 }
 
-// HoldDelete holds a delete. Beyond the capacity only the identity of the object is kept.
-func (b *Backlog) HoldDelete(d *event.Delta, lane queue.Key) {
-	if h := &b.Rules.Holds; h.Len() >= b.config.Capacity || h.Bytes() >= b.config.Bytes {
+// HoldDelete reports whether it holds d, which it does if d is a delete that the route holds.
+// Beyond the capacity only the identity of the object is kept. If the owner has no room at all, it
+// sets the error of the verdict, so that d becomes a dead letter.
+func (b *Backlog) HoldDelete(d *event.Delta, v *spec.Verdict) bool {
+	h := &b.Rules.Holds
+	switch {
+	case !h.Wants(d):
+		return false
+	case h.Full():
+		reason := lackOfObjects(b.config.ID, &b.env.Shares)
+		b.Lacks.objects.note(reason, b.now())
+		v.Err = fmt.Errorf("%w: %s", spec.ErrNoRoom, reason)
+		return false
+	case h.Len() >= b.config.Capacity || h.Bytes() >= b.config.Bytes || h.Heavy():
 		d = queue.IdentityOnly(d)
 	}
-	b.Rules.Holds.Hold(d, b.config.HoldKey(d, lane), b.now())
+	h.Hold(d, b.config.HoldKey(d, v.Lane), b.now())
+	return true
 }

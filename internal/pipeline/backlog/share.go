@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
 	"github.com/deltarouter/deltarouter/internal/rules"
 )
 
@@ -14,15 +15,18 @@ import (
 type Shares struct {
 	Memory, Disk int64 // bytes of all routes of an owner; 0: no limit
 	Keys         int64 // of the limits of all routes of an owner; 0: no limit
+	Objects      int64 // that the conditions and delete holds of all routes of an owner track; 0: no limit
 
 	mu     sync.Mutex
 	owners map[string]*share
 }
 
-// share is what the backlogs of an owner use: bytes, and keys of limits.
+// share is what the backlogs of an owner use.
 type share struct {
 	memory, disk atomic.Int64
 	keys         *rules.Share
+	objects      *rules.Share
+	held         *rules.Share // bytes of held deletes, beside memory
 }
 
 // of returns the share of the owner of the route with an id; nil: it has none.
@@ -37,17 +41,16 @@ func (s *Shares) of(id string) *share {
 		s.owners = make(map[string]*share)
 	}
 	if s.owners[owner] == nil {
-		s.owners[owner] = &share{keys: rules.NewShare(s.Keys)}
+		s.owners[owner] = &share{keys: rules.NewShare(s.Keys), objects: rules.NewShare(s.Objects), held: rules.NewShare(s.Memory)}
 	}
 	return s.owners[owner]
 }
 
-// keys returns the share of the keys of the limit of the route with an id; nil: it has none.
-func (s *Shares) keys(id string) *rules.Share {
+// rules sets the shares of the rules of the route with an id.
+func (s *Shares) rules(id string, env *condition.Env) {
 	if of := s.of(id); of != nil {
-		return of.keys
+		env.Keys, env.Objects, env.HeldBytes = of.keys, of.objects, of.held
 	}
-	return nil
 }
 
 // account is the part of a route in the share of its owner. The lock of the route guards it.

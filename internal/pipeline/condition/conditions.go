@@ -207,7 +207,7 @@ func (c *Conditions) rouse(pass *rules.Pass) {
 // open starts without conditions.
 func (c *Conditions) open(limit *rules.Limit) {
 	due := func(_ *rules.Conditions, due *rules.Condition) { c.env.Owner.ConditionDue(due) }
-	c.states = rules.NewConditions(c.cfg.rules(limit), c.env.Wheel, c.env.Census, due)
+	c.states = rules.NewConditions(c.cfg.rules(limit), c.env.Wheel, c.env.Census, c.env.Objects, due)
 	c.first = true
 }
 

@@ -10,13 +10,15 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Env is shared by the rules of all routes, except Owner, which belongs to one route, and Keys,
-// which belongs to the routes of one owner. It is immutable.
+// Env is shared by the rules of all routes, except Owner, which belongs to one route, and the
+// shares, which belong to the routes of one owner. It is immutable.
 type Env struct {
 	Wheel  *timer.Wheel
 	Census *rules.Census
 	Owner  Owner
-	Keys   *rules.Share // of the limits; nil: only MaxKeys bounds them
+	// the shares of the keys of the limit, of the objects that conditions and delete holds track, and
+	// of the bytes of held deletes; nil: no share
+	Keys, Objects, HeldBytes *rules.Share
 	// Durable: an edge is delivered only after its state is saved, see [Conditions.Observe].
 	Durable bool
 }

@@ -46,6 +46,12 @@ func (h *Holds) Bytes() int64 {
 	return h.held.Bytes()
 }
 
+// Full reports whether the share has no room for another delete.
+func (h *Holds) Full() bool { return h.env.Objects.Full() }
+
+// Heavy reports whether the share has no room for another object: only its identity can be held.
+func (h *Holds) Heavy() bool { return h.env.HeldBytes.Full() }
+
 // Hold holds a delete. key is the key of the route that can cancel it beside the name; empty: none.
 func (h *Holds) Hold(d *event.Delta, key string, now time.Time) { h.held.Hold(d, key, now) }
 
@@ -83,7 +89,10 @@ func (h *Holds) catchUp() (parked []timer.Owner) {
 	return parked
 }
 
-func (h *Holds) open() { h.held = rules.NewDeleteHolds(h.cfg.Hold, h.env.Wheel, h.env.Owner.HoldDue) }
+func (h *Holds) open() {
+	share := rules.HoldShare{Objects: h.env.Objects, Bytes: h.env.HeldBytes}
+	h.held = rules.NewDeleteHolds(h.cfg.Hold, share, h.env.Wheel, h.env.Owner.HoldDue)
+}
 
 func (h *Holds) configure(cfg Config, now time.Time) {
 	h.cfg = cfg

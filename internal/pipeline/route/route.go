@@ -99,8 +99,7 @@ func (r *Route) changed() {
 func (r *Route) pend(d *event.Delta, v *verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !v.Unseen && v.Err == nil && r.backlog.Rules.Holds.Wants(d) {
-		r.backlog.HoldDelete(d, v.Lane)
+	if !v.Unseen && v.Err == nil && r.backlog.HoldDelete(d, v) {
 		return
 	}
 	r.backlog.Append(d, v)
@@ -122,7 +121,7 @@ type Status struct {
 	HeldBy  string    // a downstream route without room; empty: there is none
 	// Deferred: filters were deferred in the last minute, see filters.Deferred
 	Deferred bool
-	Lacks   []string  // for what its rules had no room in the last minute, and what to do about it
+	Lacks    []string // for what its rules had no room in the last minute, and what to do about it
 }
 
 // Status returns the state of the route.

@@ -74,10 +74,16 @@ func evaluateKey(ctx context.Context, of func(context.Context, *event.Delta) (st
 	return short(key), err
 }
 
+// ErrNoRoom: the rules of the routes of an owner have used their share.
+var ErrNoRoom = errors.New("the delete was not held")
+
 // ErrorKind returns the label of an error of filter or key in the metrics.
 func ErrorKind(err error) string {
-	if errors.Is(err, expr.ErrCost) {
+	switch {
+	case errors.Is(err, expr.ErrCost):
 		return "cost"
+	case errors.Is(err, ErrNoRoom):
+		return "no_room"
 	}
 	return "filter"
 }
