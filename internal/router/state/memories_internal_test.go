@@ -37,6 +37,34 @@ func (n noter) Handle(_ context.Context, batch []*event.Delta) ([]plugins.Result
 
 func (noter) Close(context.Context) error { return nil }
 
+// TestMemoriesOfOwners: the instances of a handler for two includes have a kv each, and a full one
+// takes no room of the other one.
+func TestMemoriesOfOwners(t *testing.T) {
+	const limit = 1 << 10
+	m := NewMemories(nil, timer.Real())
+	open := func(handler string) plugins.KV {
+		t.Helper()
+		store, err := m.OpenHandler(handler)
+		must.Succeed(t, err)
+		return store
+	}
+	of := func(n int) []plugins.KVWrite { return []plugins.KVWrite{{Key: "k", Value: make([]byte, n)}} }
+	payments, shop, own := open("payments/summary"), open("shop/summary"), open("summary")
+	must.Succeed(t, payments.Commit(of(limit-100), limit))
+	if err := payments.Commit([]plugins.KVWrite{{Key: "more", Value: make([]byte, 100)}}, limit); !errors.Is(err, plugins.ErrKVFull) {
+		t.Errorf("the full kv says %v", err)
+	}
+	for _, other := range []plugins.KV{shop, own} {
+		if other.Size() != 0 {
+			t.Errorf("another kv has %d bytes", other.Size())
+		}
+		must.Succeed(t, other.Commit(of(limit-100), limit))
+	}
+	if again := open("payments/summary"); again != payments {
+		t.Error("a reload has another kv")
+	}
+}
+
 // TestMemoriesOfACut makes cuts while a handler works. If a delta is done in a cut, the writes of
 // the handler for it are in that cut or an earlier one, so a delta that is not repeated after a
 // crash has not lost its writes.
