@@ -12,6 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/complaints"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // pods admits an update of n pods with names that begin with a prefix.
@@ -84,5 +85,29 @@ func TestOwnedKeys(t *testing.T) {
 		}
 		pass(time.Hour)
 		expect("an hour later", map[string]int{"team/a": 0})
+	})
+}
+
+// TestOwnedKeysAbandoned: a reload that fails after a new route has restored its state returns what
+// the route used of the share.
+func TestOwnedKeysAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, second := routeOf("team/a", "1", &recordingSink{}), routeOf("team/b", "1", &recordingSink{})
+		a.ID, a.Limit.Every = "team/a", time.Hour
+		second.ID, second.Limit.Every = "team/b", time.Hour
+		b, k := startOn(t, pipeline.Config{OwnedKeys: 20}, a, second)
+		b.pods("p", 10)
+		k.cut(b)
+		saved := k.known("team/b")
+		b.exchange(nil, a)
+		k.cut(b)
+		change, err := b.Prepare([]pipeline.Route{a, second})
+		must.Succeed(t, err)
+		must.Succeed(t, change.RestoreRules("team/b", saved))
+		change.Abandon()
+		b.pods("q", 10)
+		if n := b.value("route_limit_keys", "team/a"); len(saved) == 0 || n != 20 {
+			t.Errorf("%d records, and the route that stays has %v keys, want 20", len(saved), n)
+		}
 	})
 }

@@ -158,9 +158,12 @@ func (c *Change) Restore(id string, pending []checkpoint.Pending, backlog checkp
 	return nil
 }
 
-// Abandon removes the metrics that Prepare created. The change is not swapped.
+// Abandon removes the metrics that Prepare created, and closes the new routes, which returns what
+// they restored to the shares of their owners. The change is not swapped.
 func (c *Change) Abandon() {
 	for _, r := range c.added {
+		r.Leave()
+		r.Retire()
 		forgetMetrics(c.pipeline, r.Config())
 	}
 	for _, ch := range c.changed {
