@@ -74,7 +74,7 @@ func evaluateKey(ctx context.Context, of func(context.Context, *event.Delta) (st
 	return short(key), err
 }
 
-// ErrNoRoom: the rules of the routes of an owner have used their share.
+// ErrNoRoom is the error of a delete that was not held, because its owner has used its share.
 var ErrNoRoom = errors.New("the delete was not held")
 
 // ErrorKind returns the label of an error of filter or key in the metrics.
