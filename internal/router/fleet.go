@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/fleet"
 	"github.com/deltarouter/deltarouter/internal/fleet/election"
 	"github.com/deltarouter/deltarouter/internal/fleet/fence"
@@ -38,6 +37,7 @@ type member struct {
 	roster  *roster.Roster
 	figures *replica.Figures
 	standby atomic.Pointer[standby] // nil: it leads
+	starts  *probes                 // until the first standby has its own
 }
 
 // inFleetError says that the router is in a fleet, so that it opens nothing before it is elected.
@@ -56,13 +56,17 @@ func fleetOf(opts Options) *config.Config {
 
 // runMember runs a router that is in a fleet until ctx is done.
 func runMember(ctx context.Context, opts Options, cfg *config.Config) error {
+	starts := startProbes(ctx, cfg, opts.env().Metrics, &opts)
+	defer func() { _ = starts.close(ctx) }() // it has been closed before, except after an error
 	if problems := tryPlan(ctx, opts); len(problems) > 0 {
 		return problems
 	}
+	starts.begin(opening)
 	m, err := newMember(ctx, opts, cfg)
 	if err != nil {
 		return err
 	}
+	m.starts = starts
 	var rosters sync.WaitGroup
 	listing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	rosters.Go(func() { m.roster.Run(listing) })
@@ -108,7 +112,8 @@ func runMember(ctx context.Context, opts Options, cfg *config.Config) error {
 // not take over.
 func tryPlan(ctx context.Context, opts Options) config.Problems {
 	var client *informer.Client
-	_, problems := (*compile.Plans)(nil).Plan(ctx, inputOf(opts), opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
+	opts.Dependencies.Plans = nil
+	_, problems := opts.plan(ctx, inputOf(opts), func(cluster config.Cluster) (_ *informer.Client, err error) {
 		client, err = opts.client(cluster)
 		return client, err
 	})

@@ -3,10 +3,12 @@ package router
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/inspect"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/router/engine"
 	"github.com/deltarouter/deltarouter/internal/router/state"
@@ -35,6 +37,7 @@ type router struct {
 	rescans     engine.Tasks
 	noted       notes                // of the running configuration
 	expressions *compile.Expressions // of all plans
+	probes      *probes              // nil: there are none
 }
 
 // The bounds of all routes of an include or namespace together: bytes of pending deltas in memory,
@@ -132,20 +135,22 @@ func sourceCheck(s informer.Status) api.Check {
 	}
 }
 
+// openProbes lets the probes show the router, which is open.
 func (r *router) openProbes(ctx context.Context) error {
-	if r.Set.Plan.Config.Listen.Probes == "" {
+	listen := &r.Set.Plan.Config.Listen
+	if r.probes == nil || r.probes.listen.Probes != listen.Probes || r.probes.listen.Access != listen.Access { // the file has changed since it was parsed
+		_ = r.probes.close(ctx) // a request that was cut off is sent again
+		r.probes = newProbes(*listen, r.Metrics, &r.opts)
+	}
+	if r.probes == nil {
 		return nil
 	}
-	cfg := api.Config{Addr: r.Set.Plan.Config.Listen.Probes, Metrics: r.Metrics.Handler(), Checks: r.checks, Role: r.opts.term.role, Log: r.Log}
-	if r.Set.Plan.Config.Listen.Access != "" {
-		cfg.Metrics = nil // this address knows no senders: the API serves them
+	r.OnClose("probes", r.probes.close)
+	r.probes.router.Store(r)
+	if r.probes.server.Addr() != "" {
+		return nil
 	}
-	probes := api.New(cfg)
-	if err := probes.Start(ctx); err != nil {
-		return err
-	}
-	r.OnClose("probes", probes.Close)
-	return nil
+	return r.probes.server.Start(ctx)
 }
 
 func (r *router) openAPI(ctx context.Context) error {
@@ -204,4 +209,78 @@ func (r *router) active(ctx context.Context, q api.ActiveQuery) ([]api.Active, b
 			return items, more, err
 		}
 	}
+}
+
+// The steps of a start, for the first line of /readyz.
+const (
+	compiling = "starting: the configuration is being compiled"
+	opening   = "starting: the state, the handlers and the sinks are being opened"
+)
+
+// probes serves /healthz, /readyz and /metrics from the moment on at which the configuration is
+// parsed. The expressions of many owners take longer to compile than a liveness probe waits, so a
+// router without a listener would be killed in each start. Nil serves nothing.
+type probes struct {
+	listen config.Listen
+	server *api.Server
+	step   atomic.Pointer[string]
+	router atomic.Pointer[router] // nil: it is starting
+}
+
+// newProbes makes the probes of a parsed configuration; nil: it has none. They do not listen yet.
+func newProbes(listen config.Listen, m *metrics.Metrics, opts *Options) *probes {
+	if listen.Probes == "" {
+		return nil
+	}
+	p := &probes{listen: listen}
+	p.begin(compiling)
+	cfg := api.Config{Addr: listen.Probes, Metrics: m.Handler(), Checks: p.checks, Role: p.role, Log: opts.Log}
+	if listen.Access != "" {
+		cfg.Metrics = nil // this address knows no senders: the API serves them
+	}
+	p.server = api.New(cfg)
+	return p
+}
+
+// startProbes makes the probes of a parsed configuration, and lets them listen. If the address is
+// in use, the caller tries again later: mistakes of the configuration are reported first.
+func startProbes(ctx context.Context, cfg *config.Config, m *metrics.Metrics, opts *Options) *probes {
+	p := newProbes(cfg.Listen, m, opts)
+	if p != nil {
+		_ = p.server.Start(ctx)
+	}
+	return p
+}
+
+// begin names the step of the start that begins.
+func (p *probes) begin(step string) {
+	if p != nil {
+		p.step.Store(&step)
+	}
+}
+
+// checks returns the checks of the router. Until it is open, one that is not OK.
+func (p *probes) checks() []api.Check {
+	if r := p.router.Load(); r != nil {
+		return r.checks()
+	}
+	return []api.Check{{Name: "start", Holds: true, Message: *p.step.Load()}}
+}
+
+// role returns the first line of /readyz.
+func (p *probes) role() string {
+	if r := p.router.Load(); r != nil {
+		return r.opts.term.role()
+	}
+	return *p.step.Load()
+}
+
+// close stops listening. It may be called more than once.
+func (p *probes) close(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), engine.CloseTimeout)
+	defer cancel()
+	return p.server.Close(ctx)
 }

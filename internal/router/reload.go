@@ -171,8 +171,7 @@ func firstOf(problems []string) string {
 // It first opens the new components, then replaces the routes at one moment of all watches, and
 // then closes the unused components.
 func (r *router) reload(ctx context.Context) error {
-	p, problems := r.opts.Dependencies.Plans.Plan(ctx, r.input(), r.opts.Components,
-		func(config.Cluster) (*informer.Client, error) { return r.client, nil })
+	p, problems := r.opts.plan(ctx, r.input(), func(config.Cluster) (*informer.Client, error) { return r.client, nil })
 	if p != nil {
 		r.reloads.file.include(p.Config.Included())
 	}
@@ -303,6 +302,19 @@ func (r *router) input() compile.Input {
 	in.Former, in.Unfit, in.Expressions = r.Set.Plan.Accepted, r.unfit.disabled, r.expressions
 	in.Fragments = r.fromObjects.fragments(r.fromObjects.watcher.Objects())
 	return in
+}
+
+// longPlan is the time from which on the log has how long compiling the configuration took.
+const longPlan = time.Second
+
+// plan compiles the configuration.
+func (o *Options) plan(ctx context.Context, in compile.Input, client func(config.Cluster) (*informer.Client, error)) (*compile.Plan, config.Problems) {
+	began := time.Now()
+	p, problems := o.Dependencies.Plans.Plan(ctx, in, o.Components, client)
+	if took := time.Since(began); took > longPlan {
+		o.Log.Info("the configuration was compiled", "took", took.Round(time.Millisecond))
+	}
+	return p, problems
 }
 
 // inputOf names the configuration for a start.

@@ -91,8 +91,11 @@ func Run(ctx context.Context, opts Options) error {
 
 // env returns the dependencies of an engine by the options.
 func (o Options) env() *engine.Env {
+	m := metrics.New()
+	m.SetBuildInfo(o.Version)
+	m.ConfigReloadOK.Set(1) // none has failed
 	return &engine.Env{
-		Components: o.Components, Log: o.Log, Metrics: metrics.New(), Clock: o.clock(), Stdout: o.Stdout,
+		Components: o.Components, Log: o.Log, Metrics: m, Clock: o.clock(), Stdout: o.Stdout,
 		Cache: o.Dependencies.Cache, Sinks: o.Dependencies.Sinks, HTTP: o.Dependencies.HTTP,
 		Work: o.term.work(), Allowances: allowance.New(o.clock()),
 	}
@@ -130,27 +133,37 @@ func begin(ctx context.Context, opts Options) (*router, error) {
 	return nil, fmt.Errorf("the start did not end within %s: %w", engine.CloseTimeout, ctx.Err())
 }
 
-// open reads the configuration and opens everything. On an error the router is nil and everything
-// is closed.
-func open(ctx context.Context, opts Options) (*router, error) {
+// open reads the configuration and opens everything, the probes first. On an error the router is
+// nil and everything is closed.
+func open(ctx context.Context, opts Options) (_ *router, err error) {
 	// Before it is read, so that a change while the router is being opened is noticed.
 	file := newWatchedFile(opts.Config)
 	in := inputOf(opts)
 	in.Expressions = new(compile.Expressions)
+	env := opts.env()
+	var early *probes
 	var objects objectRoutes
 	var saved *state.State
 	if cfg, mistakes := config.Load(opts.Config, opts.Components.Policy); cfg != nil {
 		if cfg.Fleet != nil && opts.term == nil && len(mistakes) == 0 {
 			return nil, &inFleetError{cfg}
 		}
+		if len(mistakes) == 0 {
+			early = startProbes(ctx, cfg, env.Metrics, &opts)
+		}
 		file.include(cfg.Included())
 		file.remember()
 		in.Unfit = leavesOut(cfg)
 		saved = objects.restore(&in, cfg, opts)
 	}
+	defer func() {
+		if err != nil {
+			_ = early.close(ctx) // the error is the reason
+		}
+	}()
 	var client *informer.Client
 	var events *podEvents
-	p, problems := opts.Dependencies.Plans.Plan(ctx, in, opts.Components, func(cluster config.Cluster) (_ *informer.Client, err error) {
+	p, problems := opts.plan(ctx, in, func(cluster config.Cluster) (_ *informer.Client, err error) {
 		if client, err = opts.client(cluster); err == nil {
 			events = newPodEvents(cluster, client, opts)
 		}
@@ -166,14 +179,13 @@ func open(ctx context.Context, opts Options) (*router, error) {
 		}
 		return nil, problems
 	}
-	r := &router{Engine: engine.New(opts.env(), p), opts: opts, client: client, events: events, expressions: in.Expressions, objects: inspect.NewCurrent(p.Config)}
+	early.begin(opening)
+	r := &router{Engine: engine.New(env, p), opts: opts, client: client, events: events, expressions: in.Expressions, probes: early, objects: inspect.NewCurrent(p.Config)}
 	r.Taps, r.letters = inspect.NewTaps(r.objects), inspect.NewDeadLetters(r.objects, r.Metrics, r.Log)
 	r.State = saved
 	r.fromObjects.given, r.fromObjects.saved, r.fromObjects.old = objects.given, objects.saved, objects.old
 	r.reloads.asked, r.reloads.ended, r.reloads.file = make(chan chan<- error), make(chan struct{}), file
-	r.Metrics.SetBuildInfo(opts.Version)
 	r.Metrics.ConfigHash.WithLabelValues(p.Config.Hash).Set(1)
-	r.Metrics.ConfigReloadOK.Set(1)
 	r.reportIncludes()
 	r.unfit.report(r.Set.Plan.Unfit, r.Metrics, r.Log)
 	file.include(p.Config.Included())

@@ -126,6 +126,7 @@ func (s *standby) serve(ctx context.Context) error {
 		}
 		s.servers = append(s.servers, api.NewControl(cfg))
 	}
+	_ = s.starts.close(ctx) // they have the address; a request that was cut off is sent again
 	for _, server := range s.servers {
 		if err := server.Start(ctx); err != nil {
 			return err

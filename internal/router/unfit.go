@@ -94,7 +94,7 @@ func (u *unfit) fitAgain(ctx context.Context, opts *Options, client *informer.Cl
 	}
 	in := inputOf(*opts)
 	in.Unfit = u.disabled
-	p, problems := opts.Dependencies.Plans.Plan(ctx, in, opts.Components, func(config.Cluster) (*informer.Client, error) { return client, nil })
+	p, problems := opts.plan(ctx, in, func(config.Cluster) (*informer.Client, error) { return client, nil })
 	if len(problems) > 0 || len(p.Unfit) >= len(disabled) {
 		return false
 	}

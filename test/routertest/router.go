@@ -51,6 +51,7 @@ type Router struct {
 	events  []Event
 	stderr  bytes.Buffer
 	exited  bool
+	opened  bool
 }
 
 // Install writes a configuration, adds version, cluster, probes and a state folder, and returns its
@@ -75,12 +76,12 @@ func Start(t *testing.T, kubeconfig, config string, args ...string) *Router {
 	return StartFile(t, Install(t, kubeconfig, config), args...)
 }
 
-// StartFile runs the router with a configuration file, and returns when it serves its probes. The
+// StartFile runs the router with a configuration file, and returns when it is open. The
 // router is killed at the end of the test.
 func StartFile(t *testing.T, file string, args ...string) *Router {
 	t.Helper()
 	r := Launch(t, file, args...)
-	r.wait(t, "the address of the probes", func() bool { return r.probes != "" })
+	r.wait(t, "the start", func() bool { return r.probes != "" && r.opened })
 	return r
 }
 
@@ -95,7 +96,7 @@ func Launch(t *testing.T, file string, args ...string) *Router {
 func StartCommand(t *testing.T, cmd *exec.Cmd) *Router {
 	t.Helper()
 	r := launch(t, &Router{cmd: cmd})
-	r.wait(t, "the address of the probes", func() bool { return r.probes != "" })
+	r.wait(t, "the start", func() bool { return r.probes != "" && r.opened })
 	return r
 }
 
@@ -146,6 +147,9 @@ func (r *Router) readEvents(out io.Reader) {
 	r.mu.Unlock()
 }
 
+// started matches the line that the router, or a standby, logs when it is open.
+var started = regexp.MustCompile(`"msg":"(started|fleet: this member is a standby)"`)
+
 var probesAddress = regexp.MustCompile(`"msg":"listening","for":"probes","address":"([^"]+)"`)
 
 func (r *Router) readLog(out io.Reader) {
@@ -157,6 +161,7 @@ func (r *Router) readLog(out io.Reader) {
 		if m := probesAddress.FindStringSubmatch(line); m != nil {
 			r.probes = "http://" + m[1]
 		}
+		r.opened = r.opened || started.MatchString(line)
 		r.changed.Broadcast()
 		r.mu.Unlock()
 		if err != nil {

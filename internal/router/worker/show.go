@@ -11,9 +11,34 @@ import (
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/inspect"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
+
+// startProbes serves the probes while the configuration is being compiled, which can take longer
+// than a liveness probe waits. If the address is in use, open reports it later. The caller calls end
+// before the worker is opened.
+func startProbes(ctx context.Context, opts *Options, cfg *config.Config) (end func()) {
+	if cfg == nil || cmp.Or(opts.Probes, cfg.Listen.Probes) == "" {
+		return func() {}
+	}
+	m := metrics.New()
+	m.SetBuildInfo(opts.Version)
+	compiling := func() []api.Check {
+		return []api.Check{{Name: "start", Holds: true, Message: "the configuration is being compiled"}}
+	}
+	server := api.New(api.Config{
+		Addr: cmp.Or(opts.Probes, cfg.Listen.Probes), Metrics: m.Handler(), Checks: compiling, Log: opts.Log,
+		Role: func() string { return "starting: the configuration is being compiled" },
+	})
+	_ = server.Start(ctx)
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		_ = server.Close(ctx) // a request that was cut off is sent again
+	}
+}
 
 // openProbes serves /healthz, /readyz and /metrics.
 func (w *worker) openProbes(ctx context.Context) error {

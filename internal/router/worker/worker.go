@@ -53,7 +53,9 @@ const (
 func Run(ctx context.Context, opts Options) error {
 	cfg, _ := config.Load(opts.Config, opts.Components.Policy)
 	content := contentOf(opts.Config, cfg) // before it is read
+	closeProbes := startProbes(ctx, &opts, cfg)
 	p, err := plan(ctx, opts, nil)
+	closeProbes()
 	if err != nil {
 		return err
 	}
