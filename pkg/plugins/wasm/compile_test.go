@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -153,5 +155,59 @@ func TestCompileLogged(t *testing.T) {
 				t.Errorf("%q is in the log: %v\n%s", line, !want, h.log)
 			}
 		}
+	}
+}
+
+// TestCompiledTogether: without a cache on disk, a module is compiled once for all handlers of it
+// that are open, such as those of several teams, and its code is freed after the last of them.
+func TestCompiledTogether(t *testing.T) {
+	m := guest(constant(opI64, 2))
+	m.data = map[uint32][]byte{0x8000: bytes.Repeat([]byte("y"), 600<<10)} // long enough for the log
+	conf := plugintest.Node(t, config(t, m))
+	open := func(compiles bool) plugins.Handler {
+		t.Helper()
+		h := newHost()
+		handler, err := wasm.Kind().Open(t.Context(), conf, h.env)
+		must.Succeed(t, err)
+		if strings.Contains(h.log.String(), "compiled the module") != compiles {
+			t.Errorf("it was compiled: %v\n%s", !compiles, h.log)
+		}
+		return handler
+	}
+	works := func(handler plugins.Handler) {
+		t.Helper()
+		if got := verdicts(handle(t, handler, plugintest.Deltas(t)[:1])); got != "drop" {
+			t.Errorf("got %s", got)
+		}
+	}
+	one := open(true)
+	two, three := open(false), open(false)
+	must.Succeed(t, one.Close(t.Context()))
+	works(two)
+	must.Succeed(t, two.Close(t.Context()))
+	works(three)
+	four := open(false)
+	must.Succeed(t, three.Close(t.Context()))
+	works(four)
+	must.Succeed(t, four.Close(t.Context()))
+	five := open(true)
+	works(five)
+	must.Succeed(t, five.Close(t.Context()))
+}
+
+// BenchmarkCompile measures the compilation of the largest example, which is in Go, per MB of the
+// file.
+func BenchmarkCompile(b *testing.B) {
+	file := "../../../bin/plugins/restart-alert.wasm"
+	info, err := os.Stat(file)
+	if err != nil {
+		b.Skip("make plugins has not built the examples")
+	}
+	node := plugintest.Node(b, fmt.Sprintf("{module: %q}", file))
+	b.SetBytes(info.Size())
+	for b.Loop() {
+		handler, err := wasm.Kind().Open(b.Context(), node, newHost().env)
+		must.Succeed(b, err)
+		must.Succeed(b, handler.Close(b.Context()))
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -53,17 +54,24 @@ func (e *Engine) compile(ctx context.Context) error {
 
 func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 	conf := wazero.NewRuntimeConfig().WithMemoryLimitPages(uint32(uint64(e.Limits.Memory) / limits.PageSize))
+	e.closeCode = nil
 	dir, kept, err := c.open(e.metered.Code)
 	if err != nil {
 		e.Env.Log.Warn("compiled modules cannot be kept, so each start compiles them", "err", fileerr.Explain(err))
 	}
-	if dir != "" {
-		if e.cache, err = wazero.NewCompilationCacheWithDir(dir); err != nil {
+	switch {
+	case dir != "":
+		cache, err := wazero.NewCompilationCacheWithDir(dir)
+		if err != nil {
 			return err
 		}
-		conf = conf.WithCompilationCache(e.cache)
-	} else if e.Shared != nil {
+		conf, e.closeCode = conf.WithCompilationCache(cache), cache.Close
+	case e.Shared != nil:
 		conf = conf.WithCompilationCache(e.Shared)
+	case e.profiler == nil: // else the code has its calls
+		var cache wazero.CompilationCache
+		cache, kept, e.closeCode = process().use(e.metered.Code)
+		conf = conf.WithCompilationCache(cache)
 	}
 	e.runtime = wazero.NewRuntimeWithConfig(ctx, conf)
 	began := time.Now()
@@ -89,6 +97,46 @@ func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 		e.Env.Log.Warn("the compiled module cannot be kept, so the next start compiles it again", "err", fileerr.Explain(err))
 	}
 	return nil
+}
+
+// process has the code of all open modules of this process that is not on disk. Each include has
+// instances of its own of the handlers that it is granted: without state.dir, the router would
+// compile their modules again for each of twenty teams.
+var process = sync.OnceValue(func() *openCode { return &openCode{of: make(map[[sha256.Size]byte]*users)} })
+
+// openCode has the compiled code of open modules by the hashes of the modules.
+type openCode struct {
+	mu sync.Mutex
+	of map[[sha256.Size]byte]*users
+}
+
+// users are the engines that use one code.
+type users struct {
+	cache wazero.CompilationCache
+	n     int
+}
+
+// use returns the cache for the code of a module, and whether another engine uses it already. The
+// last of the returned functions to be called frees the code; an engine calls its own once.
+func (o *openCode) use(module []byte) (cache wazero.CompilationCache, used bool, end func(context.Context) error) {
+	hash := sha256.Sum256(module)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	u := o.of[hash]
+	if used = u != nil; !used {
+		u = &users{cache: wazero.NewCompilationCache()}
+		o.of[hash] = u
+	}
+	u.n++
+	return u.cache, used, func(ctx context.Context) error {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if u.n--; u.n > 0 {
+			return nil
+		}
+		delete(o.of, hash)
+		return u.cache.Close(ctx)
+	}
 }
 
 // slowCode is the size of a module whose compilation is logged: about half a second.

@@ -27,8 +27,8 @@ type Settings struct {
 	Limits   limits.Limits
 	Host     *host.Host
 	Env      plugins.HandlerEnv
-	// Shared keeps the compiled module for other engines of this process, unless Env.Cache keeps it
-	// on disk. nil: it belongs to this engine.
+	// Shared keeps the compiled module until the process ends, unless Env.Cache keeps it on disk. nil:
+	// the last engine of this module that is closed frees it.
 	Shared wazero.CompilationCache
 }
 
@@ -42,12 +42,13 @@ type Engine struct {
 	runtime  wazero.Runtime
 	metered  *meter.Module
 	compiled wazero.CompiledModule
-	cache    wazero.CompilationCache // nil: none
-	pauses   uint64                  // the reference of the pause function
-	memory   adder                   // bytes of all instances
-	fuel     adder                   // burnt by all instances
-	tight    sync.Once
-	profiler *profiler // nil: no replay
+	// closeCode ends the use of the compiled code; nil: the runtime does, or it is Shared
+	closeCode func(context.Context) error
+	pauses    uint64 // the reference of the pause function
+	memory    adder  // bytes of all instances
+	fuel      adder  // burnt by all instances
+	tight     sync.Once
+	profiler  *profiler // nil: no replay
 }
 
 // adder is the part of a metric that Engine uses.
@@ -172,8 +173,8 @@ func (in *Instance) Interpreted() bool {
 func (e *Engine) Close(ctx context.Context) error {
 	e.Host.Close()
 	err := e.runtime.Close(ctx)
-	if e.cache != nil {
-		err = errors.Join(err, e.cache.Close(ctx))
+	if e.closeCode != nil {
+		err = errors.Join(err, e.closeCode(ctx))
 	}
 	return err
 }
