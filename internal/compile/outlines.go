@@ -153,49 +153,161 @@ func adviseBodies(c *compiler, routes []Route) {
 
 // madeEvent is the known part of the data of an event.
 type madeEvent struct {
-	route string
+	route string // whose emit makes it
 	data  expr.Outline
+	maybe bool // it comes by way of another route, which may leave it out
 }
 
 // madeFor returns the events with literal data for a sink that routes of the configuration itself
 // make. all: no route makes others.
 func madeFor(c *compiler, sink string, routes []Route) (made []madeEvent, all bool) {
 	all = len(c.cfg.Include) == 0 && c.cfg.CustomResources.Routes == nil && c.cfg.CustomResources.ClusterRoutes == nil
+	passed := newChains(routes)
 	for i := range routes {
 		r := &routes[i]
 		if r.Config != c.cfg || !slices.ContainsFunc(r.To, func(t config.Target) bool { return t.Sink == sink }) {
 			continue
 		}
 		if r.EmitProgram == nil {
-			all = false
+			found, complete := passed.eventsOf(passed.makersOf(r.Name))
+			made, all = append(made, found...), all && complete
 			continue
 		}
 		found, complete := r.EmitProgram.Outlines()
 		all = all && complete
 		for _, o := range found {
-			made = append(made, madeEvent{r.Name, o})
+			made = append(made, madeEvent{r.Name, o, false})
 		}
 	}
 	return made, all
 }
 
-// unmade explains why a read fails: for an event that has not the member if it is always read, else
-// only if no event has it. Empty: it may not fail.
+// chains knows the events with literal data of the routes of one configuration, or of a fragment,
+// whose chains have no circle.
+type chains struct {
+	routes map[string]*Route
+	made   map[string][]madeEvent // by a route whose emit makes no others
+	makers map[string][]string    // by route: whose emits make its events; nil: there are others
+}
+
+func newChains(routes []Route) *chains {
+	all := &chains{make(map[string]*Route, len(routes)), make(map[string][]madeEvent), make(map[string][]string)}
+	for i := range routes {
+		all.routes[routes[i].Name] = &routes[i]
+	}
+	return all
+}
+
+// mostMakers bounds the routes whose events are compared with the reads of one: those of a route
+// behind more are not checked.
+const mostMakers = 100
+
+// makersOf returns the routes whose emits make all events that a route delivers; nil: it may
+// deliver others.
+func (c *chains) makersOf(name string) (makers []string) {
+	if known, ok := c.makers[name]; ok {
+		return known
+	}
+	defer func() { c.makers[name] = makers }()
+	r := c.routes[name]
+	switch {
+	case r == nil: // it has a mistake
+		return nil
+	case r.EmitProgram != nil:
+		found, all := r.EmitProgram.Outlines()
+		if !all {
+			return nil
+		}
+		for _, o := range found {
+			c.made[name] = append(c.made[name], madeEvent{name, o, true})
+		}
+		return []string{name}
+	case r.Handler != "":
+		return nil
+	}
+	return c.above(r)
+}
+
+// above is makersOf for the events that a route gets.
+func (c *chains) above(r *Route) (makers []string) {
+	for _, name := range r.Upstream {
+		some := c.makersOf(name)
+		if some == nil {
+			return nil
+		}
+		makers = append(makers, some...)
+		slices.Sort(makers)
+		if makers = slices.Compact(makers); len(makers) > mostMakers {
+			return nil
+		}
+	}
+	return makers
+}
+
+// eventsOf returns the events of makers. all: there are no others.
+func (c *chains) eventsOf(makers []string) (made []madeEvent, all bool) {
+	for _, name := range makers {
+		made = append(made, c.made[name]...)
+	}
+	return made, makers != nil
+}
+
+// checkChains finds reads of fields that no event of the upstream routes has, in the expressions of
+// a downstream route.
+func checkChains(c *compiler, r *Route, of *chains) {
+	made, all := of.eventsOf(of.above(r))
+	if !all || len(made) == 0 {
+		return
+	}
+	find := func(p *expr.Program, at func(source string) *config.Expr) {
+		if p == nil {
+			return
+		}
+		reads := expr.EventReads(p)
+		for _, source := range slices.Sorted(maps.Keys(reads)) {
+			for i := range reads[source] {
+				if place, message := unmade(&reads[source][i], made, all); message != "" {
+					c.outlined(at(source).Problem(place.Line, place.Column, message))
+				}
+			}
+		}
+	}
+	one := func(e *config.Expr) func(string) *config.Expr { return func(string) *config.Expr { return e } }
+	find(r.FilterProgram, r.Filter.For)
+	find(r.EmitProgram, one(r.Emit))
+	find(r.KeyProgram, one(cmp.Or(r.Key, r.Batch.By)))
+	if r.Limit != nil {
+		find(r.LimitProgram, one(r.Limit.Key))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.With)) {
+		e := r.With[name]
+		find(r.WithPrograms[name], one(&e))
+	}
+}
+
+// unmade explains why a read fails: for an event that has not the member if it is always read, else,
+// and for events that may be left out, only if no event has it. Empty: it may not fail.
 func unmade(read *expr.EventRead, made []madeEvent, all bool) (at expr.OutlineAt, message string) {
 	if name := read.Path[0]; !slices.Contains(eventMembers(), name) {
 		return read.At[0], fmt.Sprintf("events have no member %q%s", name, config.Suggest(name, eventMembers()))
 	}
-	if !read.Always && !all {
-		return at, ""
-	}
+	some := false
 	for i := range made {
 		n, lacks := lacking(&made[i].data, read.Path)
-		if lacks == "" && !read.Always {
-			return at, ""
+		if lacks == "" {
+			some = true
+			continue
 		}
-		if lacks != "" && message == "" {
-			at, message = read.At[n], fmt.Sprintf("%s (of route %q)", lacks, made[i].route)
+		text := fmt.Sprintf("%s (of route %q)", lacks, made[i].route)
+		if read.Always && !made[i].maybe {
+			return read.At[n], text
 		}
+		if message == "" {
+			at, message = read.At[n], text
+		}
+	}
+	if some || !all {
+		return at, ""
 	}
 	return at, message
 }

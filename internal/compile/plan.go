@@ -156,9 +156,11 @@ func (c *compiler) routes(configured []*config.Route) (routes []Route) {
 	}
 	passSecrets(routes)
 	if len(c.problems) == 0 { // a kind may not understand an invalid configuration
+		all := newChains(routes)
 		for i := range routes {
 			n := len(c.problems)
 			c.outlines(&routes[i], c.known.Set, c.kinds)
+			checkChains(c, &routes[i], all)
 			c.blame(routes[i].Route, n)
 		}
 		c.problems = append(c.problems, checkWorkers(c, routes, c.plan.Routes)...)

@@ -71,6 +71,20 @@ func (p *Program) CostWarnings() (warnings []lint.Warning) {
 // the text of the expression or of a define. all: it makes no other events.
 func (p *Program) Outlines() (found []Outline, all bool) { return lint.Outlines(p.linked.Texts.Units) }
 
+// EventReads returns the reads of the event of an upstream route that fail if it does not have the
+// member, by the source of the text; empty: the text is that of all sources. Those in defines are
+// missing: other routes with other events use them, too.
+func EventReads(p *Program) map[string][]EventRead {
+	if !p.mixed {
+		return map[string][]EventRead{"": lint.EventReads(p.linked.Texts.Main())}
+	}
+	reads := make(map[string][]EventRead)
+	for source, of := range p.others {
+		reads[source] = lint.EventReads(of.linked.Texts.Main())
+	}
+	return reads
+}
+
 // GroupSize is a comparison of the number of the objects of a group with a number.
 type GroupSize = lint.GroupSize
 
