@@ -1,8 +1,12 @@
 package chaos
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"regexp"
+	"slices"
 	"sync"
 	"testing"
 
@@ -10,11 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// history makes random changes to the ConfigMaps o-0, o-1, … and records them.
+// history makes random changes to the ConfigMaps o-0, o-1, … and records them. Some changes of
+// several objects are one transaction, so that their events have one resourceVersion.
 type history struct {
-	maps routertest.Objects
+	maps     routertest.Objects
+	together func(ctx context.Context, edits map[string]sandboxtest.Edit) (version string, err error)
 
 	gate sync.RWMutex // held for writing: no changes
 
@@ -22,10 +29,18 @@ type history struct {
 	versions map[string][]int // by uid, its resourceVersions without that of its delete
 	gone     map[string]bool  // by uid
 	n        int
+	groups   int // of changes with one resourceVersion
 }
 
-func newHistory(maps routertest.Objects) *history {
-	return &history{maps: maps, versions: make(map[string][]int), gone: make(map[string]bool)}
+func newHistory(t *testing.T, s *sandboxtest.Sandbox, ns string) *history {
+	t.Helper()
+	together := func(ctx context.Context, edits map[string]sandboxtest.Edit) (string, error) {
+		return s.Together(ctx, "/registry/configmaps/"+ns+"/", edits)
+	}
+	return &history{
+		maps: routertest.Use(t, s, routertest.ConfigMaps, ns), together: together,
+		versions: make(map[string][]int), gone: make(map[string]bool),
+	}
 }
 
 // writers is the number of goroutines that change objects. Each has objects of its own, so that the
@@ -51,7 +66,11 @@ func (h *history) start(t *testing.T, n int, seed uint64) (stop func()) {
 				if i >= n { // all are created
 					k = random.IntN(n/writers)*writers + w
 				}
-				if err := h.step(t, fmt.Sprintf("o-%d", k), alive, random.IntN(5)); err != nil {
+				step := func() error { return h.step(t, fmt.Sprintf("o-%d", k), alive, random.IntN(5)) }
+				if random.IntN(groupEvery) == 0 {
+					step = func() error { return h.group(t, alive, random) }
+				}
+				if err := step(); err != nil {
 					t.Errorf("the history ended: %v", err)
 					return
 				}
@@ -63,6 +82,53 @@ func (h *history) start(t *testing.T, n int, seed uint64) (stop func()) {
 	return stop
 }
 
+// groupEvery is the number of steps of a writer of which one changes a group.
+const groupEvery = 25
+
+// value returns a random value of a ConfigMap. All have one length, so that a stored one can be
+// replaced.
+func value() string { return fmt.Sprintf("%020d", rand.Uint64()) } //nolint:gosec // no secret
+
+var values = regexp.MustCompile("[0-9]{20}") //nolint:gochecknoglobals // a constant
+
+// group changes at most 30 existing objects at one resourceVersion: it updates them, or deletes
+// them one time in three.
+func (h *history) group(t *testing.T, alive map[string]string, random *rand.Rand) error {
+	t.Helper()
+	h.gate.RLock()
+	defer h.gate.RUnlock()
+	names := slices.Sorted(maps.Keys(alive))
+	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	names = names[:min(len(names), 2+random.IntN(29))]
+	edits, ends := make(map[string]sandboxtest.Edit), make(map[string]bool)
+	for _, name := range names {
+		if ends[name] = random.IntN(3) == 0; ends[name] {
+			edits[name] = func([]byte) []byte { return nil }
+			continue
+		}
+		edits[name] = func(stored []byte) []byte { return values.ReplaceAll(stored, []byte(value())) }
+	}
+	if len(names) < 2 {
+		return nil
+	}
+	version, err := h.together(t.Context(), edits)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if uid := alive[name]; ends[name] {
+			delete(alive, name)
+			h.note(uid, "")
+		} else {
+			h.note(uid, version)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.groups++
+	return nil
+}
+
 // step creates an object if it does not exist. Else it updates it, or deletes it one time in five.
 func (h *history) step(t *testing.T, name string, alive map[string]string, dice int) error {
 	t.Helper()
@@ -71,7 +137,7 @@ func (h *history) step(t *testing.T, name string, alive map[string]string, dice 
 	uid, exists := alive[name]
 	switch {
 	case !exists:
-		o, err := h.maps.Create(t.Context(), routertest.ConfigMap(name, "0"), metav1.CreateOptions{})
+		o, err := h.maps.Create(t.Context(), routertest.ConfigMap(name, value()), metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
@@ -84,7 +150,7 @@ func (h *history) step(t *testing.T, name string, alive map[string]string, dice 
 		delete(alive, name)
 		h.note(uid, "")
 	default:
-		patch := fmt.Appendf(nil, `{"data":{"value":"%d"}}`, rand.Uint64()) //nolint:gosec // no secret
+		patch := fmt.Appendf(nil, `{"data":{"value":%q}}`, value())
 		o, err := h.maps.Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if err != nil {
 			return err

@@ -37,7 +37,10 @@ func (l *lives) end(t *testing.T, stop func(), objects, kills int) {
 		l.compare(t, route)
 	}
 	l.quiet(t)
-	t.Logf("%d changes of %d objects, %d uids, %d kills", l.history.count(), objects, len(l.history.versions), kills)
+	if l.history.groups == 0 {
+		t.Error("no changes had one resourceVersion")
+	}
+	t.Logf("%d changes of %d objects, %d groups, %d uids, %d kills", l.history.count(), objects, l.history.groups, len(l.history.versions), kills)
 }
 
 // delivered returns what one life delivered to a route.

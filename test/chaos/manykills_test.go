@@ -34,8 +34,8 @@ routes:
 `
 
 // TestLedger kills the router again and again during a known history. CHAOS multiplies its ten
-// kills; CHAOS_SEED sets the history. Then it compares the history with the deliveries on each of
-// three routes:
+// kills; CHAOS_SEED sets the history, which has groups of updates and deletes with one
+// resourceVersion. Then it compares the history with the deliveries on each of three routes:
 //
 //   - Everything was delivered: each version and each delete of each object. The route that
 //     delivers only the latest state delivered the last version of each existing object, and the
@@ -127,7 +127,7 @@ func newLives(t *testing.T, seed uint64) *lives {
 	}
 	return &lives{
 		s: s, ns: ns, file: file, head: string(head), random: rand.New(rand.NewPCG(seed, 1<<32)),
-		history: newHistory(routertest.Use(t, s, routertest.ConfigMaps, ns)), hook: newReceiver(t, flaky),
+		history: newHistory(t, s, ns), hook: newReceiver(t, flaky),
 		down: down, watch: informer.Spec{Resource: routertest.ConfigMaps, Namespace: ns}.ID(),
 	}
 }

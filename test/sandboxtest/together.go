@@ -1,0 +1,46 @@
+package sandboxtest
+
+import (
+	"context"
+	"fmt"
+)
+
+// Edit returns another stored form of an object, or nil to delete it. The stored form is protobuf:
+// a text in it may be replaced by another one of the same length.
+type Edit func(stored []byte) []byte
+
+// Together edits objects in one transaction of etcd, so that their events have one resourceVersion,
+// like those of Events that expire together. It returns that version. The folder is that of the
+// objects in etcd, such as /registry/configmaps/NAMESPACE/. Nothing else may change these objects
+// meanwhile. The method may be used with the shared sandbox.
+func (s *Sandbox) Together(ctx context.Context, folder string, edits map[string]Edit) (version string, err error) {
+	type request map[string]any
+	keyOf := func(name string) []byte { return []byte(folder + name) }
+	var names []string
+	var reads, writes []request
+	for name := range edits {
+		names = append(names, name)
+		reads = append(reads, request{"request_range": request{"key": keyOf(name)}})
+	}
+	var before struct {
+		Responses []struct {
+			Range struct{ Kvs []struct{ Value []byte } } `json:"response_range"`
+		}
+	}
+	if err := s.etcdCall(ctx, "/v3/kv/txn", request{"success": reads}, &before); err != nil {
+		return "", err
+	}
+	for i, read := range before.Responses {
+		if len(read.Range.Kvs) != 1 {
+			return "", fmt.Errorf("etcd has no %s%s", folder, names[i])
+		}
+		write := request{"request_delete_range": request{"key": keyOf(names[i])}}
+		if edited := edits[names[i]](read.Range.Kvs[0].Value); edited != nil {
+			write = request{"request_put": request{"key": keyOf(names[i]), "value": edited}}
+		}
+		writes = append(writes, write)
+	}
+	var after struct{ Header struct{ Revision string } }
+	err = s.etcdCall(ctx, "/v3/kv/txn", request{"success": writes}, &after)
+	return after.Header.Revision, err
+}
