@@ -70,3 +70,51 @@ func TestConditionFormerSource(t *testing.T) {
 		})
 	})
 }
+
+// TestConditionShownAgain: a condition that ends because a changed configuration does not show its
+// object, and begins because another one shows it again, has other ids than before, although the
+// object has not changed. A receiver that drops duplicates must not drop them.
+func TestConditionShownAgain(t *testing.T) {
+	// Guarantee: left-unseen
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
+		route := func(version string) pipeline.Route {
+			return pipeline.Route{
+				Name: "r", Version: version, Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s), Existing: true,
+				When: pipeline.When{Filter: whenOn, Version: version, Resource: resourceOf},
+			}
+		}
+		b := openAs(t, pipeline.Config{Store: d}, route("wide"))
+		b.Start(t.Context())
+		initial := func() *event.Delta {
+			d := conditionDelta(t, event.Added, "a", 1, true)
+			d.Initial = true
+			return d
+		}
+		reported := func() {
+			d.cut(b)
+			pass(time.Second)
+			d.cut(b)
+		}
+		b.admit(initial())
+		rescanAll(t, b, true, initial())
+		reported()
+		for range 2 {
+			b.exchange(nil, route("narrow"))
+			rescanAll(t, b, true)
+			reported()
+			b.exchange(nil, route("wide"))
+			b.admit(initial())
+			rescanAll(t, b, true, initial())
+			reported()
+		}
+		expectDataOfObjects(t, s, "entered a@1", "entered a@1", "entered a@1", "left a@1", "left a@1")
+		ids := make(map[string]bool)
+		for _, e := range s.events {
+			ids[e.ID] = true
+		}
+		if len(ids) != len(s.events) {
+			t.Errorf("%d events have %d ids", len(s.events), len(ids))
+		}
+	})
+}

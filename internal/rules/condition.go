@@ -63,6 +63,10 @@ type Conditions struct {
 	groups  groups // by key of the limit
 	held    int    // the number of edges that the limit held back
 	refused int    // the number of observations for which the share had no room
+
+	// Evaluated: all objects were evaluated before. So an object that is new to the route may not be
+	// new: a former configuration may have shown it, and its condition may have been reported.
+	Evaluated bool
 }
 
 // Condition is one object for which the condition holds. There is one for each pending `for`, so
@@ -198,7 +202,7 @@ func (s *Conditions) begin(c *Condition, h uint64, d *event.Delta, first bool, n
 	c.since, c.wall, c.version = s.wheel.In(now), now.UnixNano(), number(d.New.ResourceVersion())
 	c.began = c.version
 	c.flags |= visited
-	if d.Op == event.Sync {
+	if d.Op == event.Sync || d.Initial && s.Evaluated {
 		c.flags |= byTime
 	}
 	s.index.add(h, c)

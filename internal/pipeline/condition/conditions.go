@@ -56,6 +56,7 @@ func (c *Conditions) Observe(edges []rules.Edge, d *event.Delta, o Observation, 
 	c.evaluated(subjectOf(d))
 	first := d.Initial || o.Rescan && c.first && !c.rescanned
 	n := len(edges)
+	c.states.Evaluated = !c.first
 	edges = c.states.Observe(d, o.Holds, first, o.LimitKey, now, edges)
 	if o.Remind && len(edges) == n {
 		if edge, ok := c.states.Remind(d, o.LimitKey, now); ok {
