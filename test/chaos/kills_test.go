@@ -14,20 +14,32 @@ import (
 
 // TestLedgerAcrossGaps kills the router several times, and drops the history of the changes while
 // it is down. The state that it saved about the objects before their first delivery must suffice.
+// In every other life all streams of its watch are barren for a while, and a list must bring the
+// changes.
 func TestLedgerAcrossGaps(t *testing.T) {
-	// Guarantee: kills-across-gaps
+	// Guarantee: kills-across-gaps, barren-watch
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
-	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
+	proxy := newScissors(t, s)
+	file := routertest.Install(t, proxy.kubeconfig, fmt.Sprintf(`
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
 sinks: {out: {stdout: {}}}
 routes: [{name: all, from: maps, filter: object.metadata.name.startsWith("o-"), existing: deliver, to: out, batch: {wait: 1ms}}]
 `, ns))
 	book := newLedger(t)
-	for range scaled(t, 4) {
+	for round := range scaled(t, 4) {
 		r := routertest.StartFile(t, file)
 		r.Ready(t)
+		if round%2 == 1 {
+			book.step(maps, "o-0", 1)      // arrives when the watch is open
+			kind := rand.IntN(len(barren)) //nolint:gosec // no secret
+			proxy.barrenFor(t, r, ns, kind, func() {
+				for range 30 {
+					book.step(maps, fmt.Sprintf("o-%d", rand.IntN(40)), rand.IntN(4)) //nolint:gosec // no secret
+				}
+			}, func() string { return book.settled(r.Events()) })
+		}
 		before := len(r.Events())
 		for range 20 + rand.IntN(40) { //nolint:gosec // no secret
 			book.step(maps, fmt.Sprintf("o-%d", rand.IntN(40)), rand.IntN(4)) //nolint:gosec // no secret

@@ -40,7 +40,8 @@ func (l *lives) end(t *testing.T, stop func(), objects, kills int) {
 	if l.history.groups == 0 {
 		t.Error("no changes had one resourceVersion")
 	}
-	t.Logf("%d changes of %d objects, %d groups, %d uids, %d kills", l.history.count(), objects, l.history.groups, len(l.history.versions), kills)
+	t.Logf("%d changes of %d objects, %d groups, %d uids, %d kills, %d cuts, %d barren streams",
+		l.history.count(), objects, l.history.groups, len(l.history.versions), kills, l.proxy.cuts, l.proxy.dried)
 }
 
 // delivered returns what one life delivered to a route.

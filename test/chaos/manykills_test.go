@@ -35,7 +35,8 @@ routes:
 
 // TestLedger kills the router again and again during a known history. CHAOS multiplies its ten
 // kills; CHAOS_SEED sets the history, which has groups of updates and deletes with one
-// resourceVersion. Then it compares the history with the deliveries on each of three routes:
+// resourceVersion. In some lives the watch is cut and its next stream is barren. Then it compares
+// the history with the deliveries on each of three routes:
 //
 //   - Everything was delivered: each version and each delete of each object. The route that
 //     delivers only the latest state delivered the last version of each existing object, and the
@@ -80,6 +81,7 @@ func TestLedger(t *testing.T) {
 // lives are consecutive routers with one state folder.
 type lives struct {
 	s       *sandboxtest.Sandbox
+	proxy   *scissors
 	ns      string
 	file    string
 	head    string // the beginning of the configuration
@@ -115,7 +117,8 @@ func markOf(e routertest.Event) mark {
 func newLives(t *testing.T, seed uint64) *lives {
 	t.Helper()
 	s, ns := sandboxtest.StartNamespace(t)
-	file := routertest.Install(t, s.Kubeconfig(), "")
+	proxy := newScissors(t, s)
+	file := routertest.Install(t, proxy.kubeconfig, "")
 	head, err := os.ReadFile(file)
 	must.Succeed(t, err)
 	down := &atomic.Bool{}
@@ -126,7 +129,7 @@ func newLives(t *testing.T, seed uint64) *lives {
 		return http.StatusOK
 	}
 	return &lives{
-		s: s, ns: ns, file: file, head: string(head), random: rand.New(rand.NewPCG(seed, 1<<32)),
+		s: s, proxy: proxy, ns: ns, file: file, head: string(head), random: rand.New(rand.NewPCG(seed, 1<<32)),
 		history: newHistory(t, s, ns), hook: newReceiver(t, flaky),
 		down: down, watch: informer.Spec{Resource: routertest.ConfigMaps, Namespace: ns}.ID(),
 	}
@@ -152,6 +155,12 @@ func (l *lives) start(t *testing.T) *routertest.Router {
 func (l *lives) live(t *testing.T, r *routertest.Router) {
 	t.Helper()
 	var sure map[string]int
+	if l.random.IntN(2) == 0 {
+		// Two barren streams are the most after which the watch goes on where it was: the one that is
+		// cut, possibly before its first event, and the next.
+		l.proxy.after(l.ns, l.random.IntN(20_000))
+		l.proxy.dry(l.ns, 1, l.random.IntN(len(barren)))
+	}
 	kind := l.random.IntN(5)
 	l.down.Store(kind > 2 && l.random.IntN(2) == 0) // its backlog survives several lives
 	switch {

@@ -32,13 +32,17 @@ type scissors struct {
 	target    *url.URL
 	transport http.RoundTripper
 	// by namespace: the bytes that its watch may still send; absent: all
-	left map[string]int
-	cuts int
+	left     map[string]int
+	cuts     int
+	droughts map[string]drought // by namespace
+	dried    int                // number of barren streams
+
+	opening sync.RWMutex // held for writing: no watch opens
 }
 
 func newScissors(t *testing.T, s *sandboxtest.Sandbox) *scissors {
 	t.Helper()
-	p := &scissors{left: make(map[string]int), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	p := &scissors{left: make(map[string]int), droughts: make(map[string]drought), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
 	p.lead(t, s)
 	p.Server = httptest.NewServer(http.HandlerFunc(p.serve))
 	t.Cleanup(func() {
@@ -83,6 +87,14 @@ func (p *scissors) serve(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	target, transport := p.target, p.transport
 	p.mu.Unlock()
+	watches := r.URL.Query().Get("watch") == "true"
+	if watches {
+		p.opening.RLock()
+		p.opening.RUnlock() //nolint:staticcheck // it only waits
+		if p.answersBarren(w, r) {
+			return
+		}
+	}
 	out := r.Clone(r.Context())
 	out.RequestURI, out.URL.Scheme, out.URL.Host, out.Host = "", target.Scheme, target.Host, ""
 	resp, err := transport.RoundTrip(out)
@@ -94,7 +106,7 @@ func (p *scissors) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(resp.StatusCode)
-	if r.URL.Query().Get("watch") != "true" {
+	if !watches {
 		_, _ = io.Copy(w, resp.Body) // the client has disconnected
 		return
 	}
