@@ -16,8 +16,9 @@ import (
 
 // ruleBook records the changes of ConfigMaps between bad and good, and the reports about them.
 type ruleBook struct {
-	maps   routertest.Objects
-	random *rand.Rand
+	maps     routertest.Objects
+	random   *rand.Rand
+	head, ns string // of the configuration
 
 	gate sync.RWMutex // held for writing: no changes
 
@@ -26,24 +27,29 @@ type ruleBook struct {
 	all   []*badTime           // in the order of their begin
 	n     int
 
+	hidden bool // the routes do not see the far objects
+	unseen int  // times that ended because of that
+
 	told []ruleEvent // each id once, in the order of the first arrival
 }
 
 // lampLife is one object of a name.
 type lampLife struct {
-	uid  string
-	gone bool
-	open *badTime
+	uid, group string
+	version    int
+	bad, gone  bool
+	open       *badTime // nil: it is good, or unseen
 }
 
-// badTime is a time during which an object was bad.
+// badTime is a time during which an object was bad, and the routes saw it.
 type badTime struct {
 	uid, group string
 	begin, end int  // resourceVersions; end is 0 while it lasts, and if the object was deleted
 	gone       bool // its object was deleted
+	unseen     bool // the routes did not see it any more
 }
 
-func (b *badTime) ended() bool { return b.gone || b.end > 0 }
+func (b *badTime) ended() bool { return b.gone || b.unseen || b.end > 0 }
 
 func groups() []string { return []string{"a", "b", "c"} }
 
@@ -87,14 +93,14 @@ func (b *ruleBook) turn(t *testing.T, name, group string, dice int) bool {
 	life := b.names[name]
 	b.mu.Unlock()
 	value := "bad"
-	if life != nil && !life.gone && life.open != nil {
+	if life != nil && !life.gone && life.bad {
 		value = "good"
 	}
 	var err error
 	var uid, version string
 	switch {
 	case life == nil || life.gone:
-		o, failed := b.maps.Create(t.Context(), routertest.ConfigMap(name, value, "group="+group), metav1.CreateOptions{})
+		o, failed := b.maps.Create(t.Context(), routertest.ConfigMap(name, value, "group="+group, "scope="+scopeOf(name)), metav1.CreateOptions{})
 		if err = failed; err == nil {
 			uid, version = string(o.GetUID()), o.GetResourceVersion()
 		}
@@ -135,16 +141,26 @@ func (b *ruleBook) note(name, group, uid, value string, version int) {
 		}
 		return
 	case life == nil || life.gone:
-		life = &lampLife{uid: uid}
+		life = &lampLife{uid: uid, group: group}
 		b.names[name] = life
 	}
+	life.version = version
 	switch value {
 	case "bad":
-		life.open = &badTime{uid: uid, group: group, begin: version}
-		b.all = append(b.all, life.open)
+		if life.bad = true; !b.hidden || scopeOf(name) != "far" {
+			b.begin(life)
+		}
 	case "good":
-		life.open.end, life.open = version, nil
+		if life.bad = false; life.open != nil {
+			life.open.end, life.open = version, nil
+		}
 	}
+}
+
+// begin records that an object is bad from its version on.
+func (b *ruleBook) begin(life *lampLife) {
+	life.open = &badTime{uid: life.uid, group: life.group, begin: life.version}
+	b.all = append(b.all, life.open)
 }
 
 // times returns all times in the order of their begin.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -17,7 +18,7 @@ import (
 // second, with a reminder each second; the third at most five at once and one a second of each
 // group.
 const rulesRoutes = `
-sources: {maps: {resource: v1/configmaps, namespaces: %s}}
+sources: {maps: {resource: v1/configmaps, namespaces: %s%s}}
 sinks: {out: {stdout: {}}}
 define: {bad: object.data.value == "bad"}
 routes:
@@ -27,8 +28,11 @@ routes:
 `
 
 // TestRulesLedger kills the router again and again while objects become bad and good, and are made
-// and deleted. CHAOS multiplies its six kills; CHAOS_SEED sets the history. Then it compares the
-// history with the reports. A report that is repeated after a kill has the same id and counts once.
+// and deleted. CHAOS multiplies its six kills; CHAOS_SEED sets the history. In between, a narrower
+// configuration takes some objects away from the routes, and a later one gives them back. Then it
+// compares the history with the reports. A report that is repeated after a kill has the same id and
+// counts once. A time during which an object was bad ends when the routes do not see the object any
+// more, and begins again when they see it again.
 //
 //   - state: for each object exactly the times during which it was bad, in order: entered with the
 //     version at the begin of each, and left if it ended.
@@ -40,7 +44,7 @@ routes:
 //     are no changes for a while, each bad object was reported, and the end of each group without
 //     one.
 func TestRulesLedger(t *testing.T) {
-	// Guarantee: limit, conditions-alternate, conditions-late
+	// Guarantee: limit, conditions-alternate, conditions-late, left-unseen
 	seed := rand.Uint64()
 	if text := os.Getenv("CHAOS_SEED"); text != "" {
 		var err error
@@ -50,8 +54,14 @@ func TestRulesLedger(t *testing.T) {
 	}
 	t.Log("CHAOS_SEED", seed)
 	s, ns := sandboxtest.StartNamespace(t)
-	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(rulesRoutes, ns))
-	b := &ruleBook{maps: routertest.Use(t, s, routertest.ConfigMaps, ns), random: rand.New(rand.NewPCG(seed, 1)), names: make(map[string]*lampLife)}
+	file := routertest.Install(t, s.Kubeconfig(), "")
+	head, err := os.ReadFile(file)
+	must.Succeed(t, err)
+	b := &ruleBook{
+		maps: routertest.Use(t, s, routertest.ConfigMaps, ns), random: rand.New(rand.NewPCG(seed, 1)),
+		head: string(head), ns: ns, names: make(map[string]*lampLife),
+	}
+	routertest.Exchange(t, file, b.config())
 	first := routertest.StartFile(t, file)
 	first.Ready(t) // from here on every version is a delta
 	first.Saved(t)
@@ -60,28 +70,36 @@ func TestRulesLedger(t *testing.T) {
 	first.Kill(t)
 	b.read(t, first.Events())
 	kills := scaled(t, 6)
-	for range kills {
-		b.live(t, file)
+	for n := range kills {
+		b.live(t, file, n)
 	}
 	stop()
 	b.finish(t, file)
-	t.Logf("%d changes, %d times, %d events, %d kills", b.n, len(b.times()), len(b.told), kills)
+	if b.unseen == 0 {
+		t.Error("no condition ended because of a narrower configuration")
+	}
+	t.Logf("%d changes, %d times, %d of them ended unseen, %d events, %d kills", b.n, len(b.times()), b.unseen, len(b.told), kills)
 }
 
-// live runs one life of the router, from a start to a kill at a random moment.
-func (b *ruleBook) live(t *testing.T, file string) {
+// live runs one life of the router, from a start to a kill at a random moment. One life in three
+// changes the scope of the routes.
+func (b *ruleBook) live(t *testing.T, file string, n int) {
 	t.Helper()
 	wait := func(most time.Duration) { <-time.After(time.Duration(rand.Int64N(int64(most)))) } //nolint:gosec // no secret
 	var r *routertest.Router
-	switch rand.IntN(4) { //nolint:gosec // no secret
-	case 0: // during its start, or while it reevaluates pending objects
+	kind := rand.IntN(4) //nolint:gosec // no secret
+	switch {
+	case n%3 == 1:
+		r = routertest.StartFile(t, file)
+		r = b.turnScope(t, r, file)
+	case kind == 0: // during its start, or while it reevaluates pending objects
 		r = routertest.Launch(t, file)
 		wait(1500 * time.Millisecond)
-	case 1: // after some reports
+	case kind == 1: // after some reports
 		r = routertest.StartFile(t, file)
 		n := 1 + rand.IntN(100) //nolint:gosec // no secret
 		r.Wait(t, fmt.Sprintf("%d events", n), func(events []routertest.Event) bool { return len(events) >= n })
-	case 2: // after all due reports
+	case kind == 2: // after all due reports
 		r = routertest.StartFile(t, file)
 		b.settle(t, r)
 	default: // in the middle of them
@@ -96,9 +114,22 @@ func (b *ruleBook) live(t *testing.T, file string) {
 // settle stops the history until all due reports were delivered.
 func (b *ruleBook) settle(t *testing.T, r *routertest.Router) {
 	t.Helper()
+	b.settleAnd(t, r, func() {})
+}
+
+// settleAnd is settle, and calls do before the history goes on.
+func (b *ruleBook) settleAnd(t *testing.T, r *routertest.Router, do func()) {
+	t.Helper()
 	r.Ready(t)
 	b.gate.Lock()
 	defer b.gate.Unlock()
+	b.allTold(t, r)
+	do()
+}
+
+// allTold waits until all due reports were delivered. There must be no changes meanwhile.
+func (b *ruleBook) allTold(t *testing.T, r *routertest.Router) {
+	t.Helper()
 	missing := ""
 	defer func() {
 		if missing != "" {
@@ -116,6 +147,9 @@ func (b *ruleBook) finish(t *testing.T, file string) {
 	t.Helper()
 	last := routertest.StartFile(t, file)
 	b.settle(t, last)
+	if b.hidden {
+		last = b.turnScope(t, last, file)
+	}
 	for _, group := range groups() { // until one passes, which has the number of suppressed ones
 		before := b.passed(b.with(t, last.Events()), group)
 		for n, made := 0, 0; b.passed(b.with(t, last.Events()), group) == before; n++ {
