@@ -15,9 +15,9 @@ const (
 	narrow = ", labelSelector: scope!=far"
 )
 
-// scopeOf returns the label of an object: a third of the group c is far.
+// scopeOf returns the label of an object: most of the group c are far.
 func scopeOf(name string) string {
-	if strings.HasPrefix(name, "o-c-2") {
+	if strings.HasPrefix(name, "o-c-1") || strings.HasPrefix(name, "o-c-2") {
 		return "far"
 	}
 	return "near"

@@ -19,6 +19,8 @@ type ruleBook struct {
 	maps     routertest.Objects
 	random   *rand.Rand
 	head, ns string // of the configuration
+	began    time.Time
+	lives    int
 
 	gate sync.RWMutex // held for writing: no changes
 
@@ -183,6 +185,7 @@ func (b *ruleBook) timeOf(uid string, version int) *badTime {
 // read records the reports of one life of the router.
 func (b *ruleBook) read(t *testing.T, events []routertest.Event) {
 	t.Helper()
+	b.lives++
 	b.told = b.with(t, events)
 }
 
@@ -219,7 +222,7 @@ func (b *ruleBook) missing(told []ruleEvent) string {
 		bad[when.uid] = !when.ended()
 	}
 	for uid, is := range bad {
-		for _, route := range []string{"state", "lasting"} {
+		for _, route := range []string{"state", "lasting", "calm"} {
 			if is != (last[route][uid] == "entered") {
 				return fmt.Sprintf("%s: %s is bad: %t, and the last that was told is %q", route, uid, is, last[route][uid])
 			}

@@ -16,15 +16,18 @@ import (
 
 // The routes of TestRulesLedger have one condition. The first reports at once; the second after a
 // second, with a reminder each second; the third at most five at once and one a second of each
-// group.
+// group. Behind the first one are a route with a debounce, one with a limit, and one with groups.
 const rulesRoutes = `
 sources: {maps: {resource: v1/configmaps, namespaces: %s%s}}
 sinks: {out: {stdout: {}}}
 define: {bad: object.data.value == "bad"}
 routes:
-  - {name: state, from: maps, when: bad, existing: deliver, to: out, batch: {wait: 1ms}}
+  - {name: state, from: maps, when: bad, existing: deliver, to: [out, {route: calm}, {route: few}, {route: joined}], batch: {wait: 1ms}}
   - {name: lasting, from: maps, when: bad, for: 1s, every: 1s, existing: deliver, to: out, batch: {wait: 1ms}}
   - {name: limited, from: maps, when: bad, limit: {key: object.metadata.labels.group, every: 1s, burst: 5}, existing: deliver, to: out}
+  - {name: calm, debounce: {quiet: 50ms, max: 500ms}, to: out}
+  - {name: few, limit: {key: 'object.metadata.name.substring(2, 3)', every: 1s}, emit: '{"suppressed": suppressed}', to: out}
+  - {name: joined, batch: {by: 'object.metadata.name.substring(2, 3)', wait: 300ms}, emit: '{"ids": events.map(e, e.id)}', to: out}
 `
 
 // TestRulesLedger kills the router again and again while objects become bad and good, and are made
@@ -43,9 +46,13 @@ routes:
 //     are at least the times in the group, and the reports never exceed the limit. Whenever there
 //     are no changes for a while, each bad object was reported, and the end of each group without
 //     one.
+//   - calm: as state.
+//   - few: the events and their suppressed counts together are at least the events of state, and the
+//     events never exceed the limit.
+//   - joined: the groups have each event of state.
 func TestRulesLedger(t *testing.T) {
 	// Guarantee: limit, conditions-alternate, conditions-late, left-unseen
-	seed := rand.Uint64()
+	seed, began := rand.Uint64(), time.Now()
 	if text := os.Getenv("CHAOS_SEED"); text != "" {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
@@ -59,7 +66,7 @@ func TestRulesLedger(t *testing.T) {
 	must.Succeed(t, err)
 	b := &ruleBook{
 		maps: routertest.Use(t, s, routertest.ConfigMaps, ns), random: rand.New(rand.NewPCG(seed, 1)),
-		head: string(head), ns: ns, names: make(map[string]*lampLife),
+		head: string(head), ns: ns, began: began, names: make(map[string]*lampLife),
 	}
 	routertest.Exchange(t, file, b.config())
 	first := routertest.StartFile(t, file)
@@ -150,43 +157,52 @@ func (b *ruleBook) finish(t *testing.T, file string) {
 	if b.hidden {
 		last = b.turnScope(t, last, file)
 	}
+	chained := b.chained(b.with(t, last.Events()))
 	for _, group := range groups() { // until one passes, which has the number of suppressed ones
 		before := b.passed(b.with(t, last.Events()), group)
-		for n, made := 0, 0; b.passed(b.with(t, last.Events()), group) == before; n++ {
+		few := chained.passed[group]
+		pending := func() bool {
+			told := b.with(t, last.Events())
+			return b.passed(told, group) == before || b.chained(told).passed[group] == few
+		}
+		for n, made := 0, 0; pending(); n++ {
 			if n > 3000 {
 				t.Fatalf("nothing of group %s passes", group)
 			}
 			if made <= n/10 {
-				b.turn(t, fmt.Sprintf("last-%s-%d", group, made), group, 1)
+				b.turn(t, fmt.Sprintf("o-%s-last-%d", group, made), group, 1)
 				made++
 			}
 			<-time.After(20 * time.Millisecond)
 		}
 	}
 	b.settle(t, last)
+	wait(t, "the groups behind the route state", func() string { return b.chained(b.with(t, last.Events())).missing() })
 	if code := last.Stop(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	b.read(t, last.Events())
-	b.compareState(t)
+	b.compareState(t, "state")
+	b.compareState(t, "calm")
+	b.compareChained(t, chained.happened)
 	b.compareLasting(t)
 	b.compareLimited(t)
 }
 
 // compareState expects exactly the history.
-func (b *ruleBook) compareState(t *testing.T) {
+func (b *ruleBook) compareState(t *testing.T, route string) {
 	t.Helper()
-	byUID := b.route("state")
+	byUID := b.route(route)
 	for _, when := range b.times() {
 		told := byUID[when.uid]
 		if len(told) == 0 || told[0].op != "entered" || number(told[0].K8sResourceVersion) != when.begin {
-			t.Errorf("state: %s, bad from %d on: told %v", when.uid, when.begin, told)
+			t.Errorf("%s: %s, bad from %d on: told %v", route, when.uid, when.begin, told)
 			continue
 		}
 		told = told[1:]
 		if when.ended() {
 			if len(told) == 0 || told[0].op != "left" {
-				t.Errorf("state: %s, bad from %d to %d: its end was not told, but %v", when.uid, when.begin, when.end, told)
+				t.Errorf("%s: %s, bad from %d to %d: its end was not told, but %v", route, when.uid, when.begin, when.end, told)
 				continue
 			}
 			told = told[1:]
@@ -195,7 +211,7 @@ func (b *ruleBook) compareState(t *testing.T) {
 	}
 	for uid, told := range byUID {
 		if len(told) > 0 {
-			t.Errorf("state: %s: told %v, which did not happen", uid, told)
+			t.Errorf("%s: %s: told %v, which did not happen", route, uid, told)
 		}
 	}
 }
@@ -294,6 +310,7 @@ type ruleData struct {
 	Since      time.Time
 	Repeat     bool
 	Suppressed int
+	IDs        []string // of the route joined
 	Object     struct {
 		Metadata struct {
 			Name   string
