@@ -21,7 +21,7 @@ import (
 // several objects are one transaction, so that their events have one resourceVersion.
 type history struct {
 	maps     routertest.Objects
-	together func(ctx context.Context, edits map[string]sandboxtest.Edit) (version string, err error)
+	together func(ctx context.Context, edits []sandboxtest.Edit) (version string, err error)
 
 	gate sync.RWMutex // held for writing: no changes
 
@@ -34,7 +34,7 @@ type history struct {
 
 func newHistory(t *testing.T, s *sandboxtest.Sandbox, ns string) *history {
 	t.Helper()
-	together := func(ctx context.Context, edits map[string]sandboxtest.Edit) (string, error) {
+	together := func(ctx context.Context, edits []sandboxtest.Edit) (string, error) {
 		return s.Together(ctx, "/registry/configmaps/"+ns+"/", edits)
 	}
 	return &history{
@@ -100,13 +100,16 @@ func (h *history) group(t *testing.T, alive map[string]string, random *rand.Rand
 	names := slices.Sorted(maps.Keys(alive))
 	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	names = names[:min(len(names), 2+random.IntN(29))]
-	edits, ends := make(map[string]sandboxtest.Edit), make(map[string]bool)
+	var edits []sandboxtest.Edit
+	ends := make(map[string]bool)
 	for _, name := range names {
-		if ends[name] = random.IntN(3) == 0; ends[name] {
-			edits[name] = func([]byte) []byte { return nil }
-			continue
-		}
-		edits[name] = func(stored []byte) []byte { return values.ReplaceAll(stored, []byte(value())) }
+		ends[name] = random.IntN(3) == 0
+		edits = append(edits, sandboxtest.Edit{Name: name, Change: func(stored []byte) []byte {
+			if ends[name] {
+				return nil
+			}
+			return values.ReplaceAll(stored, []byte(value()))
+		}})
 	}
 	if len(names) < 2 {
 		return nil

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,10 +18,12 @@ import (
 
 	"github.com/deltarouter/deltarouter/test/fleet/ledger"
 	"github.com/deltarouter/deltarouter/test/routertest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
 // Changes makes random changes to ConfigMaps and records them in a history. Each of its writers has
 // objects of its own, with its label `team`, so that the changes of a team have one order.
+// Some changes of a team have one resourceVersion.
 type Changes struct {
 	Maps    dynamic.ResourceInterface
 	History *ledger.History
@@ -26,6 +32,9 @@ type Changes struct {
 	Writers int           // goroutines
 	Pace    time.Duration // between two changes of a writer
 	Most    int           // changes of a writer at this pace; the later ones are slower; 0: no limit
+	// Together edits stored objects at one resourceVersion, which it returns, as the sandbox can do;
+	// nil: each change has its own.
+	Together func(ctx context.Context, edits []sandboxtest.Edit) (version string, err error)
 
 	mu    sync.Mutex
 	alive map[string]string // uid by name
@@ -35,7 +44,49 @@ type Changes struct {
 const (
 	objects = 6  // of a writer
 	slower  = 10 // times, after Changes.Most
+
+	groupEvery = 20 // steps of a writer, of which one changes a group
 )
+
+// value returns a value of a ConfigMap. All have one length, so that a stored one can be replaced.
+func value(n int) string { return fmt.Sprintf("%020d", n) }
+
+var values = regexp.MustCompile("[0-9]{20}") //nolint:gochecknoglobals // a constant
+
+// group changes all existing objects of a team at one resourceVersion: it updates them, and deletes
+// the named one.
+func (c *Changes) group(ctx context.Context, name, team string, _ int) error {
+	var edits []sandboxtest.Edit
+	c.mu.Lock()
+	alive := maps.Clone(c.alive)
+	c.mu.Unlock()
+	prefix := strings.TrimRight(name, "0123456789")
+	maps.DeleteFunc(alive, func(name, _ string) bool { return !strings.HasPrefix(name, prefix) })
+	to := []byte(value(c.History.Len()))
+	for _, each := range slices.Sorted(maps.Keys(alive)) {
+		edits = append(edits, sandboxtest.Edit{Name: each, Change: func(stored []byte) []byte {
+			if each == name {
+				return nil
+			}
+			return values.ReplaceAll(stored, to)
+		}})
+	}
+	if len(edits) == 0 {
+		return nil
+	}
+	version, err := c.Together(ctx, edits)
+	if err != nil {
+		return err
+	}
+	for _, e := range edits {
+		if e.Name == name {
+			c.ended(name, alive[name])
+		} else {
+			c.History.Changed(alive[e.Name], e.Name, team, version)
+		}
+	}
+	return nil
+}
 
 // Start makes changes until stop is called, which returns the first error.
 func (c *Changes) Start(ctx context.Context) (stop func() error) {
@@ -66,7 +117,11 @@ func (c *Changes) write(ctx context.Context, writer int) {
 		case <-pace.C:
 		}
 		// A change that has begun is finished, because the history must have it.
-		err := c.step(context.WithoutCancel(ctx), fmt.Sprintf("%s-%d-%d", c.Prefix, writer, random.IntN(objects)), fmt.Sprintf("team-%d", writer), random.IntN(8))
+		step := c.step
+		if c.Together != nil && random.IntN(groupEvery) == 0 {
+			step = c.group
+		}
+		err := step(context.WithoutCancel(ctx), fmt.Sprintf("%s-%d-%d", c.Prefix, writer, random.IntN(objects)), fmt.Sprintf("team-%d", writer), random.IntN(8))
 		if err != nil {
 			c.mu.Lock()
 			c.err = errors.Join(c.err, fmt.Errorf("the changes ended: %w", err))
@@ -83,7 +138,7 @@ func (c *Changes) step(ctx context.Context, name, team string, dice int) error {
 	c.mu.Unlock()
 	switch {
 	case uid == "":
-		o, err := c.Maps.Create(ctx, routertest.ConfigMap(name, "0", "team="+team), metav1.CreateOptions{})
+		o, err := c.Maps.Create(ctx, routertest.ConfigMap(name, value(0), "team="+team), metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
@@ -92,7 +147,7 @@ func (c *Changes) step(ctx context.Context, name, team string, dice int) error {
 	case dice == 0:
 		return c.remove(ctx, name, uid)
 	default:
-		patch := fmt.Appendf(nil, `{"data":{"value":"%d"}}`, c.History.Len())
+		patch := fmt.Appendf(nil, `{"data":{"value":%q}}`, value(c.History.Len()))
 		o, err := c.Maps.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if err != nil {
 			return err
@@ -109,11 +164,16 @@ func (c *Changes) remove(ctx context.Context, name, uid string) error {
 	if err := c.Maps.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
+	c.ended(name, uid)
+	return nil
+}
+
+// ended records the delete of an object.
+func (c *Changes) ended(name, uid string) {
 	c.History.Deleted(uid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.alive, name)
-	return nil
 }
 
 // Finish deletes the remaining objects, after stop.

@@ -36,7 +36,8 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 }
 
 // TestLedger disturbs fleets in FLEET_ROUNDS rounds (12) while objects change, and compares the
-// history of each round with the deliveries. FLEET_FLEETS fleets (1) share the rounds: they run at
+// history of each round with the deliveries. Some changes of several objects have one
+// resourceVersion. FLEET_FLEETS fleets (1) share the rounds: they run at
 // the same time, because a round mostly waits. FLEET_SEED sets the choice of rounds and changes of
 // the first one, and the others count from it; FLEET_KIND selects one kind of rounds.
 //
@@ -109,6 +110,7 @@ func (w *world) round(n int, k kind) (duplicates map[string]int, changes int) {
 	ctx, h := w.t.Context(), &ledger.History{}
 	c := &fleet.Changes{
 		Maps: w.maps, History: h, Prefix: fmt.Sprintf("o-%d", n), Seed: w.random.Uint64(), Writers: 3, Pace: 20 * time.Millisecond, Most: 400,
+		Together: w.together,
 	}
 	rules, lost := w.begin(n, k.loses), w.lost()
 	stop := c.Start(ctx)

@@ -93,6 +93,7 @@ type world struct {
 	ways     map[string]*way // by process
 	cluster  dynamic.Interface
 	maps     dynamic.ResourceInterface
+	together func(context.Context, []sandboxtest.Edit) (version string, err error)
 	random   *rand.Rand
 
 	seed   maphash.Seed
@@ -113,6 +114,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 		t: t, settings: settings{namespace: ns, backoff: 1}, receiver: fleet.NewReceiver(), ways: map[string]*way{},
 		cluster: s.Dynamic(), maps: s.Dynamic().Resource(routertest.ConfigMaps).Namespace(ns),
 		random: rand.New(rand.NewPCG(seed, 1)), seed: maphash.MakeSeed(), known: map[uint64]bool{},
+	}
+	w.together = func(ctx context.Context, edits []sandboxtest.Edit) (string, error) {
+		return s.Together(ctx, "/registry/configmaps/"+ns+"/", edits)
 	}
 	t.Cleanup(w.receiver.Close)
 	o := fleet.Options{
