@@ -46,8 +46,9 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 //   - The first deliveries of each object (keyed: of each key) are in order.
 //   - Deliveries come again only after the loss of a process, in the order that they had, and no
 //     more than it had in hand.
-//   - A condition is reported once when it begins, and once when it ends.
-//   - A limit lets exactly its number of changes pass.
+//   - A condition is reported once when it begins, and once when it ends, also if a narrower
+//     configuration ends it.
+//   - A limit lets exactly its number of changes pass, also behind a route with a condition.
 //
 // The test fails without each of these protections. To see that, take one out, build the router,
 // and run the test with FLEET_ROUTER (its path) and the FLEET_KIND that is named here:
@@ -143,7 +144,11 @@ func (w *world) lost() (all allowance) {
 }
 
 // rules are an object with a condition, and an object with a limit.
-type rules struct{ held, limited *unstructured.Unstructured }
+type rules struct {
+	held, limited *unstructured.Unstructured
+
+	told []string // the reports of the condition before its end
+}
 
 // begin makes the objects of a round for the routes with rules, and waits until the state has what
 // the routes know about them, if the leader will be lost.
@@ -154,10 +159,14 @@ func (w *world) begin(n int, loses bool) *rules {
 		must.Succeed(w.t, err)
 		return o
 	}
-	r := &rules{create(fmt.Sprintf("c-%d", n)), create(fmt.Sprintf("l-%d", n))}
+	r := &rules{held: create(fmt.Sprintf("c-%d", n)), limited: create(fmt.Sprintf("l-%d", n)), told: []string{"entered"}}
+	w.rules = r
 	w.patch(r.limited, "1")
 	w.wait("the events of the limit", func() error {
 		return problem(ledger.Counts(w.about("limited", r.limited), map[string]int{uid(r.limited): 2}))
+	})
+	w.wait("the event of the limit behind the condition", func() error {
+		return problem(ledger.Reports(w.about("behind", r.held), map[string][]string{uid(r.held): {"entered"}}))
 	})
 	if w.random.IntN(2) == 0 { // else the condition begins to be reported during the round
 		w.reported(r, "entered")
@@ -201,12 +210,13 @@ func (w *world) reported(r *rules, want ...string) {
 // end changes the objects with rules after the disturbance, and waits for the reports.
 func (w *world) end(r *rules) {
 	w.t.Helper()
-	w.reported(r, "entered")
+	w.reported(r, r.told...)
 	w.patch(r.held, "good")
 	for i := range burst {
 		w.patch(r.limited, strconv.Itoa(i+2))
 	}
-	w.reported(r, "entered", "left")
+	r.told = append(r.told, "left")
+	w.reported(r, r.told...)
 	w.wait("the events of the limit", func() error {
 		if got := ledger.Different(w.about("limited", r.limited)); got < burst {
 			return fmt.Errorf("%d events, want %d", got, burst)
@@ -223,11 +233,12 @@ func (w *world) limit(r *rules) []string {
 // the objects. The limit is exact unless a leader was lost with what it did since the last cut.
 func (w *world) check(r *rules, exact bool) {
 	w.t.Helper()
-	problems := w.limit(r)
+	behind := w.about("behind", r.held)
+	problems := append(w.limit(r), ledger.Reports(behind, map[string][]string{uid(r.held): {"entered"}})...)
 	if !exact {
 		problems = nil
 	}
-	for _, p := range append(problems, ledger.Reports(w.about("held", r.held), map[string][]string{uid(r.held): {"entered", "left"}})...) {
+	for _, p := range append(problems, ledger.Reports(w.about("held", r.held), map[string][]string{uid(r.held): r.told})...) {
 		w.t.Error(p)
 	}
 	for _, o := range []*unstructured.Unstructured{r.held, r.limited} {
@@ -278,6 +289,7 @@ func (w *world) compare(h *ledger.History, allowed allowance) map[string]int {
 	}
 	w.deliverers("held", all["held"])
 	w.deliverers("limited", all["limited"])
+	w.deliverers("behind", all["behind"])
 	w.before = h
 	for d := range maps.Values(all) {
 		for _, one := range d {

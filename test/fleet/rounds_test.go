@@ -34,6 +34,7 @@ func kinds() []kind {
 		{name: "rolling update", do: rollingUpdate},
 		{name: "reload", do: reload},
 		{name: "sink outage", do: outage},
+		{name: "narrowed", do: narrowed},
 	}
 	if members > 1 {
 		all = append(all, []kind{
@@ -165,6 +166,20 @@ func reload(w *world) allowance {
 	w.settings.backoff++
 	w.reconfigure()
 	w.flow(20)
+	return allowance{}
+}
+
+// narrowed takes the object with a condition away from the routes, and gives it back: its condition
+// ends, and begins again.
+func narrowed(w *world) allowance {
+	w.reported(w.rules, w.rules.told...)
+	for _, report := range []string{"left", "entered"} {
+		w.flow(w.some(1, 20))
+		w.settings.narrow = report == "left"
+		w.reconfigure()
+		w.rules.told = append(w.rules.told, report)
+		w.reported(w.rules, w.rules.told...)
+	}
 	return allowance{}
 }
 

@@ -45,10 +45,12 @@ type settings struct {
 	partitions int  // of the route every; 0: no route has workers
 	gathered   bool // the route keyed has no workers
 	backoff    int  // milliseconds, of the route every
+	narrow     bool // the routes with a condition do not see their objects
 }
 
 // config returns the configuration. The routes every, keyed and local deliver each change, latest
-// the last state; held has a condition, limited a limit. local has no workers.
+// the last state; held has a condition, limited a limit. local has no workers. Behind the route
+// upstream, which has the condition without its duration, the route behind has a limit.
 func (s *settings) config() string {
 	workers := func(partitions int) string {
 		if s.partitions == 0 {
@@ -57,14 +59,20 @@ func (s *settings) config() string {
 		return fmt.Sprintf(", workers: {partitions: %d, pending: %d}", partitions, pending)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "sources: {maps: {resource: v1/configmaps, namespaces: %s}}\nsinks:\n", s.namespace)
+	scope := "!hidden"
+	if s.narrow {
+		scope = "hidden"
+	}
+	fmt.Fprintf(&b, "sources:\n  maps: {resource: v1/configmaps, namespaces: %s}\n  scoped: {resource: v1/configmaps, namespaces: %[1]s, labelSelector: %q}\nsinks:\n", s.namespace, scope)
 	for _, sink := range []string{"every", "latest", "keyed", "local", "rules"} {
 		fmt.Fprintf(&b, "  %s: {webhook: {url: %q}}\n", sink, fleet.ReceiverURL+sink)
 	}
-	b.WriteString("define: {plain: object.metadata.name.startsWith(\"o-\")}\nroutes:\n")
-	route := func(text, more string) {
-		fmt.Fprintf(&b, "  - {from: maps, batch: {wait: 1ms}, existing: deliver, %s%s}\n", text, more)
+	b.WriteString("define:\n  plain: object.metadata.name.startsWith(\"o-\")\n")
+	b.WriteString("  bad: object.metadata.name.startsWith(\"c-\") && object.data.value == \"bad\"\nroutes:\n")
+	routeOf := func(source, text, more string) {
+		fmt.Fprintf(&b, "  - {from: %s, batch: {wait: 1ms}, existing: deliver, %s%s}\n", source, text, more)
 	}
+	route := func(text, more string) { routeOf("maps", text, more) }
 	keyed := workers(2)
 	if s.gathered {
 		keyed = ""
@@ -74,7 +82,9 @@ func (s *settings) config() string {
 	route("name: keyed, filter: plain, deliver: every, key: object.metadata.labels.team, to: keyed, "+fmt.Sprintf(retry, 1), keyed)
 	route("name: latest, filter: plain, deliver: latest, to: latest, "+fmt.Sprintf(retry, 1), workers(2))
 	route("name: local, filter: plain, deliver: every, to: local, "+fmt.Sprintf(retry, 1), "")
-	route(`name: held, when: 'object.metadata.name.startsWith("c-") && object.data.value == "bad"', for: 1s, to: rules`, workers(1))
+	routeOf("scoped", `name: held, when: bad, for: 1s, to: rules`, workers(1))
+	routeOf("scoped", `name: upstream, when: bad, to: {route: behind}`, "")
+	fmt.Fprintf(&b, "  - {name: behind, limit: {key: object.metadata.name, every: 1h}, to: rules%s}\n", workers(1))
 	route(fmt.Sprintf(`name: limited, filter: 'object.metadata.name.startsWith("l-")', deliver: every, limit: {key: object.metadata.name, every: 1h, burst: %d}, to: rules`, burst), workers(1))
 	return b.String()
 }
@@ -99,6 +109,7 @@ type world struct {
 	seed   maphash.Seed
 	before *ledger.History // of the former round
 	known  map[uint64]bool // the events of earlier rounds, by a hash of route and id
+	rules  *rules          // of this round
 }
 
 // way is the network between a process and the servers.
