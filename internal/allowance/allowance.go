@@ -20,6 +20,10 @@ const (
 	PerSecond = 2_500_000
 	// burst is the allowance of an owner that was idle.
 	burst = PerSecond
+	// maxDebt is what an owner owes at most, so that its allowance returns within ten seconds.
+	maxDebt = 10 * PerSecond
+	// unit is the time of a unit of cost.
+	unit = time.Second / 4 / PerSecond
 )
 
 // Owners has the allowance of each owner. It is safe for concurrent use. A nil Owners has none: no
@@ -71,16 +75,22 @@ func (o *Owner) Left() int {
 	return o.left
 }
 
-// Charge subtracts the cost of evaluations. The debt is that of one second at most, so that the
-// allowance returns soon after a single costly delta.
-func (o *Owner) Charge(cost int) {
-	if o == nil || cost <= 0 {
+// Price returns the cost that evaluations are charged, of which the cost and the time are known:
+// the time counts if it is longer, because the process gets less CPU than it could use.
+func Price(cost int, took time.Duration) int { return max(cost, int(took/unit)) }
+
+// Now returns the time of the clock with which Price is measured.
+func (o *Owner) Now() time.Time { return o.clock.Now() }
+
+// Charge subtracts a price.
+func (o *Owner) Charge(price int) {
+	if o == nil || price <= 0 {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.refill()
-	o.left = max(o.left-cost, -PerSecond)
+	o.left = max(o.left-price, -maxDebt)
 }
 
 // refill is called under the lock.

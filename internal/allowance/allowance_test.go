@@ -31,11 +31,15 @@ func TestAllowance(t *testing.T) {
 	pass(time.Second / 2)
 	left("half a second later", allowance.PerSecond/2)
 	a.Charge(100 * allowance.PerSecond)
-	left("in debt", -allowance.PerSecond)
-	pass(time.Second)
+	left("in debt", -10*allowance.PerSecond)
+	pass(10 * time.Second)
 	left("the debt is paid", 0)
 	pass(time.Hour)
 	left("idle", allowance.PerSecond)
+	a.Charge(allowance.Price(7, time.Microsecond/10))
+	left("the cost is more", allowance.PerSecond-7)
+	a.Charge(allowance.Price(7, time.Second/8))
+	left("the time is longer", allowance.PerSecond/2-7)
 	if got := b.Left(); got != allowance.PerSecond {
 		t.Errorf("the other owner has %d left", got)
 	}

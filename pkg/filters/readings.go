@@ -1,6 +1,8 @@
 package filters
 
 import (
+	"time"
+
 	"github.com/deltarouter/deltarouter/internal/allowance"
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/expr/equality"
@@ -25,6 +27,7 @@ type budget struct {
 
 	owner *allowance.Owner // nil: it was not asked yet, or there is none
 	left  int              // of the allowance of the owner when the first evaluation began
+	took  time.Duration    // of the evaluations
 }
 
 type reading struct {
@@ -51,9 +54,10 @@ func (r *readings) of(f *equality.Field, number int) (string, equality.Reading) 
 	return at.value, at.state
 }
 
-// charge returns a budget for an evaluation.
-func (r *readings) charge(number int) *expr.Budget { return &r.touch(number).Budget }
+// price returns the price of the evaluations so far.
+func (b *budget) price() int { return allowance.Price(b.Spent(), b.took) }
 
+// touch returns a budget for an evaluation.
 func (r *readings) touch(number int) *budget {
 	if n := len(r.charged); n == 0 || r.charged[n-1] != number {
 		r.charged = append(r.charged, number)
@@ -68,7 +72,7 @@ func (r *readings) spent(number int, owner *allowance.Owner) bool {
 	if b.owner == nil {
 		b.owner, b.left = owner, owner.Left()
 	}
-	return b.Spent() >= b.left
+	return b.price() >= b.left
 }
 
 // forget resets r for the next delta.
@@ -81,7 +85,7 @@ func (r *readings) forget() {
 	}
 	for _, number := range r.charged {
 		b := &r.budgets[number]
-		b.owner.Charge(b.Spent())
+		b.owner.Charge(b.price())
 		*b = budget{}
 	}
 	r.delta, r.read, r.asked, r.charged = nil, r.read[:0], r.asked[:0], r.charged[:0]

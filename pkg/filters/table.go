@@ -226,15 +226,27 @@ func (t *Table) consider(ctx context.Context, c candidate, r *readings, dst []Ma
 // answer evaluates a filter, or returns the answer of an equal filter.
 func (t *Table) answer(ctx context.Context, rule *rule, r *readings) answer {
 	if rule.shared < 0 {
-		return rule.cel.evaluate(ctx, r.delta, r.charge(rule.budget))
+		return rule.evaluate(ctx, r)
 	}
 	at := &r.answers[rule.shared]
 	if !at.done {
-		at.answer = rule.cel.evaluate(ctx, r.delta, r.charge(rule.budget))
+		at.answer = rule.evaluate(ctx, r)
 		at.done = true
 		r.asked = append(r.asked, rule.shared)
 	}
 	return at.answer
+}
+
+// evaluate evaluates the filter of a rule within its budget.
+func (r *rule) evaluate(ctx context.Context, on *readings) answer {
+	b := on.touch(r.budget)
+	if r.allowance == nil {
+		return r.cel.evaluate(ctx, on.delta, &b.Budget)
+	}
+	began := r.allowance.Now()
+	a := r.cel.evaluate(ctx, on.delta, &b.Budget)
+	b.took += r.allowance.Now().Sub(began)
+	return a
 }
 
 // defers reports whether the allowance has nothing left for the evaluation that a delta needs.
@@ -308,8 +320,10 @@ func (t *Table) Enters(ctx context.Context, entry int, d *event.Delta, budget *e
 	if d.Op != event.Updated || d.Old == nil || e.Filter == nil || !slices.Contains(e.Ops, event.Deleted) {
 		return false
 	}
-	before := budget.Spent()
-	defer func() { t.rules[entry].allowance.Charge(budget.Spent() - before) }()
+	if owner := t.rules[entry].allowance; owner != nil {
+		spent, began := budget.Spent(), owner.Now()
+		defer func() { owner.Charge(allowance.Price(budget.Spent()-spent, owner.Now().Sub(began))) }()
+	}
 	wants := func(last *event.Object) (wants, known bool) {
 		gone := &event.Delta{Source: d.Source, Op: event.Deleted, Old: last, Seen: d.Seen}
 		m := t.ask(entry, func() (bool, error) { return t.rules[entry].match(ctx, e.Filter, gone, budget) })

@@ -122,7 +122,8 @@ func keyOf(p *expr.Program, cache expr.Cache, owner *allowance.Owner) func(conte
 		in := expr.Input{Delta: d, Cache: cache}
 		if owner != nil {
 			in.Budget = &expr.Budget{}
-			defer func() { owner.Charge(in.Budget.Spent()) }()
+			began := owner.Now()
+			defer func() { owner.Charge(allowance.Price(in.Budget.Spent(), owner.Now().Sub(began))) }()
 		}
 		return p.Key(ctx, in)
 	}
