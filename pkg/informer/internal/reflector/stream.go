@@ -99,6 +99,7 @@ type reader struct {
 	initial bool
 	lag     lag
 	limit   *time.Timer // of all initial events; nil: there are none
+	changed bool        // a change came before the mark of the end of the initial events
 	began   time.Time
 	version string // the resourceVersion that the Reflector has, until the first event
 	sent    bool   // an event was sent
@@ -228,6 +229,7 @@ func (r *reader) run() {
 		known := ""
 		if r.initial {
 			known = r.begin(&e)
+			r.expectEnd(e.Type)
 		}
 		if e.Type == watch.Error {
 			r.failed(apierrors.FromObject(e.Object))
@@ -294,6 +296,15 @@ func (r *reader) begin(e *watch.Event) (version string) {
 		}
 	}
 	return ""
+}
+
+// expectEnd shortens the limit at the first change: the API server sends it after all objects, so
+// the mark of their end is due, and a busy resource is never silent.
+func (r *reader) expectEnd(of watch.EventType) {
+	if r.initial && !r.changed && (of == watch.Modified || of == watch.Deleted) {
+		r.changed = true
+		r.limit.Reset(r.quirks.wait(r.cfg.BookmarkWait))
+	}
 }
 
 // replace drops an object that could not be read, or replaces it by a placeholder if its identity
