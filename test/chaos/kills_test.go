@@ -21,8 +21,8 @@ func TestLedgerAcrossGaps(t *testing.T) {
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
-	proxy := newScissors(t, s)
-	file := routertest.Install(t, proxy.kubeconfig, fmt.Sprintf(`
+	proxy := s.Scissors(t)
+	file := routertest.Install(t, proxy.Kubeconfig(), fmt.Sprintf(`
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
 sinks: {out: {stdout: {}}}
 routes: [{name: all, from: maps, filter: object.metadata.name.startsWith("o-"), existing: deliver, to: out, batch: {wait: 1ms}}]
@@ -32,9 +32,9 @@ routes: [{name: all, from: maps, filter: object.metadata.name.startsWith("o-"), 
 		r := routertest.StartFile(t, file)
 		r.Ready(t)
 		if round%2 == 1 {
-			book.step(maps, "o-0", 1)      // arrives when the watch is open
-			kind := rand.IntN(len(barren)) //nolint:gosec // no secret
-			proxy.barrenFor(t, r, ns, kind, func() {
+			book.step(maps, "o-0", 1)                  // arrives when the watch is open
+			kind := rand.IntN(len(sandboxtest.Barren)) //nolint:gosec // no secret
+			barrenFor(t, proxy, r, ns, kind, func() {
 				for range 30 {
 					book.step(maps, fmt.Sprintf("o-%d", rand.IntN(40)), rand.IntN(4)) //nolint:gosec // no secret
 				}

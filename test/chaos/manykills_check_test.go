@@ -41,7 +41,7 @@ func (l *lives) end(t *testing.T, stop func(), objects, kills int) {
 		t.Error("no changes had one resourceVersion")
 	}
 	t.Logf("%d changes of %d objects, %d groups, %d uids, %d kills, %d cuts, %d barren streams",
-		l.history.count(), objects, l.history.groups, len(l.history.versions), kills, l.proxy.cuts, l.proxy.dried)
+		l.history.count(), objects, l.history.groups, len(l.history.versions), kills, l.proxy.Cuts(), l.proxy.Dried())
 }
 
 // delivered returns what one life delivered to a route.

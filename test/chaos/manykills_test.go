@@ -81,7 +81,7 @@ func TestLedger(t *testing.T) {
 // lives are consecutive routers with one state folder.
 type lives struct {
 	s       *sandboxtest.Sandbox
-	proxy   *scissors
+	proxy   *sandboxtest.Scissors
 	ns      string
 	file    string
 	head    string // the beginning of the configuration
@@ -117,8 +117,8 @@ func markOf(e routertest.Event) mark {
 func newLives(t *testing.T, seed uint64) *lives {
 	t.Helper()
 	s, ns := sandboxtest.StartNamespace(t)
-	proxy := newScissors(t, s)
-	file := routertest.Install(t, proxy.kubeconfig, "")
+	proxy := s.Scissors(t)
+	file := routertest.Install(t, proxy.Kubeconfig(), "")
 	head, err := os.ReadFile(file)
 	must.Succeed(t, err)
 	down := &atomic.Bool{}
@@ -158,8 +158,8 @@ func (l *lives) live(t *testing.T, r *routertest.Router) {
 	if l.random.IntN(2) == 0 {
 		// Two barren streams are the most after which the watch goes on where it was: the one that is
 		// cut, possibly before its first event, and the next.
-		l.proxy.after(l.ns, l.random.IntN(20_000))
-		l.proxy.dry(l.ns, 1, l.random.IntN(len(barren)))
+		l.proxy.After(l.ns, l.random.IntN(20_000))
+		l.proxy.Dry(l.ns, 1, l.random.IntN(len(sandboxtest.Barren)))
 	}
 	kind := l.random.IntN(5)
 	l.down.Store(kind > 2 && l.random.IntN(2) == 0) // its backlog survives several lives

@@ -91,12 +91,12 @@ func TestAnotherClusterLate(t *testing.T) {
 func TestServerExchanged(t *testing.T) {
 	// Guarantee: server-rewound
 	one, two, ns, want := twoClusters(t)
-	proxy := newScissors(t, one)
-	r := routertest.StartFile(t, routertest.Install(t, proxy.kubeconfig, fmt.Sprintf(keepConfigMaps, ns)))
+	proxy := one.Scissors(t)
+	r := routertest.StartFile(t, routertest.Install(t, proxy.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns)))
 	before := []string{"all added " + ns + "/both", "all added " + ns + "/one"}
 	r.Expect(t, before...)
 	r.Ready(t)
-	proxy.lead(t, two)
+	proxy.Lead(t, two)
 	proxy.CloseClientConnections()
 	all := append(before, want...)
 	routertest.Exactly(t, routertest.Summary(r.Expect(t, all...)), all)
@@ -106,7 +106,7 @@ func TestServerExchanged(t *testing.T) {
 	if long(t) == 0 {
 		return
 	}
-	proxy.lead(t, one)
+	proxy.Lead(t, one)
 	began, tick := time.Now(), time.Tick(time.Second)
 	// longer than the patience of Expect
 	for time.Since(began) < 2*time.Minute && len(r.Events()) < len(all)+4 {

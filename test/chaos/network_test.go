@@ -30,12 +30,12 @@ func TestCutAfterEachByte(t *testing.T) {
 	const watches, eventSize = 25, 500
 	rounds := min(eventSize/watches, scaled(t, 3)) // all positions in the long form
 	s := sandboxtest.Start(t)
-	proxy := newScissors(t, s)
+	proxy := s.Scissors(t)
 	var names []string
 	for range watches {
 		names = append(names, s.Namespace(t))
 	}
-	r := routertest.Start(t, proxy.kubeconfig, fmt.Sprintf(watchConfigMaps, "["+strings.Join(names, ", ")+"]"))
+	r := routertest.Start(t, proxy.Kubeconfig(), fmt.Sprintf(watchConfigMaps, "["+strings.Join(names, ", ")+"]"))
 	r.Ready(t)
 	clients := make([]routertest.Objects, watches)
 	for i, ns := range names {
@@ -48,7 +48,7 @@ func TestCutAfterEachByte(t *testing.T) {
 	for round := range rounds {
 		for i, ns := range names {
 			position := (offset + round*watches + i) % eventSize
-			proxy.after(ns, position)
+			proxy.After(ns, position)
 			// the cut is in one of the two
 			clients[i].Change("a", fmt.Sprintf(`{"data":{"value":"%d-1"}}`, round))
 			clients[i].Change("a", fmt.Sprintf(`{"data":{"value":"%d-2"}}`, round))
@@ -56,7 +56,7 @@ func TestCutAfterEachByte(t *testing.T) {
 		r.Wait(t, fmt.Sprintf("the updates of round %d, cut at %d and on", round, offset), func(events []routertest.Event) bool {
 			return len(events) >= watches*(1+2*(round+1))
 		})
-		routertest.Poll(t, "all cuts", func() bool { return proxy.count() == (round+1)*watches })
+		routertest.Poll(t, "all cuts", func() bool { return proxy.Cuts() == (round+1)*watches })
 	}
 	for _, ns := range names {
 		var got, want []string
@@ -81,15 +81,15 @@ func TestCutAfterEachByte(t *testing.T) {
 func TestCutInTheFirstList(t *testing.T) {
 	const n, watches = 6, 30
 	s := sandboxtest.Start(t)
-	proxy := newScissors(t, s)
+	proxy := s.Scissors(t)
 	var names []string
 	for i := range watches {
 		ns := s.Namespace(t)
 		names = append(names, ns)
 		createMany(t, s, ns, "m", n)
-		proxy.after(ns, i*(n+1)*330/watches)
+		proxy.After(ns, i*(n+1)*330/watches)
 	}
-	r := routertest.Start(t, proxy.kubeconfig, fmt.Sprintf(`
+	r := routertest.Start(t, proxy.Kubeconfig(), fmt.Sprintf(`
 sources:
   maps: {resource: v1/configmaps, namespaces: [%s]}
 routes:
@@ -112,7 +112,7 @@ routes:
 			t.Errorf("%s: initial is %v", e, initial)
 		}
 	}
-	if cuts := proxy.count(); cuts < watches/2 {
+	if cuts := proxy.Cuts(); cuts < watches/2 {
 		t.Errorf("%d cuts only", cuts)
 	}
 }
