@@ -39,6 +39,7 @@ type Changes struct {
 	mu    sync.Mutex
 	alive map[string]string // uid by name
 	err   error
+	gate  sync.RWMutex // held for writing: no change begins
 }
 
 const (
@@ -121,7 +122,9 @@ func (c *Changes) write(ctx context.Context, writer int) {
 		if c.Together != nil && random.IntN(groupEvery) == 0 {
 			step = c.group
 		}
-		err := step(context.WithoutCancel(ctx), fmt.Sprintf("%s-%d-%d", c.Prefix, writer, random.IntN(objects)), fmt.Sprintf("team-%d", writer), random.IntN(8))
+		c.gate.RLock()
+		err := c.any(context.WithoutCancel(ctx), step, writer, random)
+		c.gate.RUnlock()
 		if err != nil {
 			c.mu.Lock()
 			c.err = errors.Join(c.err, fmt.Errorf("the changes ended: %w", err))
@@ -129,6 +132,25 @@ func (c *Changes) write(ctx context.Context, writer int) {
 			return
 		}
 	}
+}
+
+// any makes a change of an object of a writer.
+func (c *Changes) any(ctx context.Context, step func(ctx context.Context, name, team string, dice int) error, writer int, random *rand.Rand) error {
+	return step(ctx, fmt.Sprintf("%s-%d-%d", c.Prefix, writer, random.IntN(objects)), fmt.Sprintf("team-%d", writer), random.IntN(8))
+}
+
+// Hold lets the writers make no changes while do runs, between Start and stop. do may call the
+// function that it gets, which makes one change of each writer.
+func (c *Changes) Hold(ctx context.Context, do func(each func() error)) {
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	random := rand.New(rand.NewPCG(c.Seed, uint64(c.Writers)))
+	do(func() (err error) {
+		for w := range c.Writers {
+			err = errors.Join(err, c.any(ctx, c.step, w, random))
+		}
+		return err
+	})
 }
 
 // step creates an object if it does not exist. Else it updates it, or deletes it one time in eight.

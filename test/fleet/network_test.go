@@ -1,11 +1,13 @@
 package fleet_test
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/deltarouter/deltarouter/test/fleet"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/natstest"
+	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
 // cut cuts a process off NATS: its connections are reset once, or with what has been on its way for
@@ -74,6 +76,70 @@ func cutLease(w *world) allowance {
 	way.Unblock()
 	w.standby()
 	return allowance{}
+}
+
+// barrenWatches ends the watches of the members, and the next ones are opened and bring nothing: one
+// while changes go on, after which the watch goes on where it was, and then all until a list has
+// brought the changes that were made meanwhile. A list has only the last state of each object, so
+// that is one change of each writer.
+func barrenWatches(w *world) allowance {
+	w.flow(w.some(1, 20))
+	answer := w.random.IntN(len(sandboxtest.Barren))
+	w.dry(1, answer)
+	w.flow(w.some(1, 20))
+	w.changes.Hold(w.t.Context(), func(each func() error) {
+		w.settled(w.changes.History)
+		stalled := []string{`deltarouter_source_relists_total{reason="stalled",source="maps"}`, `deltarouter_source_relists_total{reason="stalled",source="scoped"}`}
+		before := w.sums(stalled)
+		w.held(func() {
+			w.dry(-1, answer)
+			must.Succeed(w.t, each())
+		}, w.fleet.Members)
+		w.settled(w.changes.History)
+		w.wait("a list of each source, because each stream is barren: "+sandboxtest.Barren[answer].Name, func() error {
+			for i, now := range w.sums(stalled) {
+				if now <= before[i] {
+					return fmt.Errorf("%s is %v, as before", stalled[i], now)
+				}
+			}
+			return nil
+		})
+		for _, n := range w.fleet.Members {
+			w.ways[n.Name].watches.Dry(w.settings.namespace, 0, 0)
+		}
+	})
+	w.flow(20)
+	w.standby()
+	return allowance{}
+}
+
+// dry ends the watches of the members, and makes the next streams of each barren.
+func (w *world) dry(streams, answer int) {
+	for _, n := range w.fleet.Members { // on a busy machine another one may lead soon
+		w.ways[n.Name].watches.Dry(w.settings.namespace, streams, answer)
+		w.ways[n.Name].api.Cut()
+	}
+}
+
+// held runs do while no watch of these processes opens.
+func (w *world) held(do func(), nodes []*fleet.Node) {
+	if len(nodes) == 0 {
+		do()
+		return
+	}
+	w.ways[nodes[0].Name].watches.Hold(func() { w.held(do, nodes[1:]) })
+}
+
+// sums returns the sums of metrics over the members.
+func (w *world) sums(series []string) (sums []float64) {
+	for _, s := range series {
+		sum := 0.0
+		for _, n := range w.fleet.Members {
+			sum += n.Metric(s)
+		}
+		sums = append(sums, sum)
+	}
+	return sums
 }
 
 // lateBatch kills the leader while what it has published is on its way to NATS. It arrives when

@@ -44,6 +44,7 @@ func kinds() []kind {
 			{name: "cut standby off NATS", do: cutStandby},
 			{name: "cut leader off NATS", do: cutLeader},
 			{name: "cut leader off the API server", loses: true, do: cutLease},
+			{name: "barren watches", do: barrenWatches},
 			{name: "late batch of a dead leader", loses: true, do: lateBatch},
 			{name: "kill server", do: killServer},
 			{name: "pause server", do: pauseServer},

@@ -110,12 +110,15 @@ type world struct {
 	before *ledger.History // of the former round
 	known  map[uint64]bool // the events of earlier rounds, by a hash of route and id
 	rules  *rules          // of this round
+
+	changes *fleet.Changes // of this round
 }
 
 // way is the network between a process and the servers.
 type way struct {
-	nats []*tcpproxy.Proxy
-	api  *sandboxtest.Proxy
+	nats    []*tcpproxy.Proxy
+	api     *sandboxtest.Proxy
+	watches *sandboxtest.Scissors // behind api
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
@@ -143,8 +146,9 @@ func newWorld(t *testing.T, seed uint64) *world {
 		o.NATS = w.nats.URLs()
 		o.Ways = func(name string) ([]string, string) {
 			proxies, urls := w.nats.Proxy(t)
-			w.ways[name] = &way{nats: proxies, api: s.Proxy(t)}
-			return strings.Split(urls, ","), w.ways[name].api.Kubeconfig()
+			watches, api := s.BarrenProxy(t)
+			w.ways[name] = &way{nats: proxies, api: api, watches: watches}
+			return strings.Split(urls, ","), api.Kubeconfig()
 		}
 	}
 	var err error

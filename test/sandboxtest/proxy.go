@@ -22,12 +22,18 @@ type Proxy struct {
 // Proxy starts a proxy that ends with the test.
 func (s *Sandbox) Proxy(tb testing.TB) *Proxy {
 	tb.Helper()
-	target, err := url.Parse(s.RESTConfig().Host)
+	return before(tb, s.RESTConfig().Host, s.Kubeconfig())
+}
+
+// before starts a proxy before the server of a URL, for the users of a kubeconfig.
+func before(tb testing.TB, server, kubeconfig string) *Proxy {
+	tb.Helper()
+	target, err := url.Parse(server)
 	if err != nil {
 		tb.Fatalf("sandboxtest: %v", err)
 	}
 	p := &Proxy{tcpproxy.Start(tb, target.Host), filepath.Join(tb.TempDir(), "kubeconfig-proxy")}
-	if err := p.writeKubeconfig(s.Kubeconfig()); err != nil {
+	if err := p.writeKubeconfig(kubeconfig); err != nil {
 		tb.Fatalf("sandboxtest: %v", err)
 	}
 	return p

@@ -1,8 +1,10 @@
 package sandboxtest
 
 import (
+	"encoding/pem"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -42,15 +44,38 @@ type Scissors struct {
 // Scissors starts a proxy that ends with the test.
 func (s *Sandbox) Scissors(tb testing.TB) *Scissors {
 	tb.Helper()
+	return s.scissors(tb, (*httptest.Server).Start)
+}
+
+// BarrenProxy starts a proxy whose watches can be barren, and before it one that can be set to block
+// or refuse. Both carry the TLS and HTTP/2 of their clients, like those of the API server, so a
+// watch cannot be cut after a byte.
+func (s *Sandbox) BarrenProxy(tb testing.TB) (*Scissors, *Proxy) {
+	tb.Helper()
+	p := s.scissors(tb, func(server *httptest.Server) {
+		server.EnableHTTP2 = true
+		server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo) // of handshakes that the other proxy ends
+		server.StartTLS()
+	})
+	return p, before(tb, p.URL, p.kubeconfig)
+}
+
+func (s *Sandbox) scissors(tb testing.TB, start func(*httptest.Server)) *Scissors {
+	tb.Helper()
 	p := &Scissors{left: make(map[string]int), droughts: make(map[string]drought), kubeconfig: filepath.Join(tb.TempDir(), "kubeconfig")}
 	p.Lead(tb, s)
-	p.Server = httptest.NewServer(http.HandlerFunc(p.serve))
+	p.Server = httptest.NewUnstartedServer(http.HandlerFunc(p.serve))
+	start(p.Server)
 	tb.Cleanup(func() {
 		p.CloseClientConnections()
 		p.Close()
 	})
+	cluster := &api.Cluster{Server: p.URL}
+	if own := p.Certificate(); own != nil {
+		cluster.CertificateAuthorityData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Raw})
+	}
 	config := api.Config{
-		Clusters:       map[string]*api.Cluster{"c": {Server: p.URL}},
+		Clusters:       map[string]*api.Cluster{"c": cluster},
 		Contexts:       map[string]*api.Context{"c": {Cluster: "c"}},
 		CurrentContext: "c",
 	}
