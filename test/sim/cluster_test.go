@@ -56,6 +56,7 @@ type cluster struct {
 	streams     []*stream
 	down        bool
 	noWatchList bool // an API server that does not stream initial objects
+	barren      barren
 	truncate    int  // the next stream of initial objects breaks after this number; 0: never
 	lists       int  // number of list requests
 	rewound     bool // it was restored from a backup at least once
@@ -256,11 +257,11 @@ func (c *cluster) advance(versions int) {
 	c.rv += versions
 }
 
-// heard reports whether there are at least so many watches.
+// heard reports whether there are at least so many watches, and none is silent.
 func (c *cluster) heard(watches int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.streams) >= watches
+	return len(c.streams) >= watches && !slices.ContainsFunc(c.streams, func(s *stream) bool { return s.silent })
 }
 
 func (c *cluster) listed() int {

@@ -30,7 +30,7 @@ func kinds() []string {
 		"sleep", "sleep", "sleep", "sleep", "cut", "bookmark", "truncate", "down", "compact",
 		"trouble", "trouble", "trouble", "heal", "heal", "slowDisk", "fullDisk", "mendDisk",
 		"crash", "crash", "crashAt", "crashAt", "crashAt", "crashAt", "stop", "quiet", "reload", "reload", "edit", "backup", "rewind", "overtake",
-		"siege", "siege", "storm", "storm", "edge", "edge", "resync", "resync", "retry",
+		"siege", "siege", "storm", "storm", "edge", "edge", "resync", "resync", "retry", "barren",
 	}
 }
 
@@ -214,6 +214,8 @@ func (w *world) doLife(s step) {
 		w.resync(s.a, s.b)
 	case "retry":
 		w.retry(s.a, s.b)
+	case "barren":
+		w.barren(s.a, s.b)
 	case "backup":
 		w.c.save()
 	case "rewind":

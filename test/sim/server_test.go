@@ -129,6 +129,9 @@ func (c *cluster) watch(q url.Values) *http.Response {
 			`"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n", c.rv))
 		from = c.rv
 	}
+	if c.barren != fertile && q.Get("sendInitialEvents") != "true" {
+		return c.barren.answers(s)
+	}
 	if from < c.compacted {
 		if from%2 == 0 { // the two forms of the error
 			return status(410, "Expired", "too old resource version")
@@ -151,7 +154,8 @@ func (c *cluster) watch(q url.Values) *http.Response {
 type stream struct {
 	c         *cluster
 	selective bool
-	after     int // changes up to this version are not sent
+	after     int  // changes up to this version are not sent
+	silent    bool // it brings nothing
 	said      []byte
 	ended     bool
 	wake      chan struct{}
@@ -186,6 +190,9 @@ func (s *stream) frame(h happening) string {
 }
 
 func (s *stream) push(text string) {
+	if s.silent {
+		return
+	}
 	s.said = append(s.said, text...)
 	s.signal()
 }
