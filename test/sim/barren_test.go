@@ -56,13 +56,13 @@ func (w *world) barren(a, b int) {
 	for i := range 1 + b%3 {
 		w.c.happen(nameOf(a+i), change(b+i)%changes, i%2 == 0)
 	}
-	noticed := func() bool { return w.c.listed() >= lists+watches }
+	noticed := func() bool { return w.c.listed() >= lists+w.watches() }
 	for w.l != nil && !noticed() && time.Since(began) < 10*time.Minute {
 		w.pass(3 * time.Second)
 	}
 	blocks := func(r *route) bool { return r.overflow == "block" } // and so may block its source
 	if w.l != nil && !noticed() && !slices.ContainsFunc(w.all(), blocks) {
-		w.fail("life %d lists %d times in %v of barren watches, want %d", w.lives, w.c.listed()-lists, time.Since(began), watches)
+		w.fail("life %d lists %d times in %v of barren watches, want %d", w.lives, w.c.listed()-lists, time.Since(began), w.watches())
 	}
 	w.c.dry(fertile)
 	w.pass(1500 * time.Millisecond)

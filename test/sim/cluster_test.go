@@ -21,8 +21,12 @@ func (o *object) text(kind string) string {
 	if o.web {
 		app = "web"
 	}
-	return fmt.Sprintf(`{%s"metadata":{"name":%q,"namespace":"default","uid":"%d","resourceVersion":"%d","labels":{"app":%q},`+
-		`"annotations":{"n":"%d"}}}`, kind, o.name, o.uid, o.rv, app, o.n)
+	scope := "near"
+	if far(o.name) {
+		scope = "far"
+	}
+	return fmt.Sprintf(`{%s"metadata":{"name":%q,"namespace":"default","uid":"%d","resourceVersion":"%d","labels":{"app":%q,"scope":%q},`+
+		`"annotations":{"n":"%d"}}}`, kind, o.name, o.uid, o.rv, app, scope, o.n)
 }
 
 // moment is a change of a name in simulated time: a new state, or the end of its object.

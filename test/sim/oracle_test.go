@@ -255,7 +255,7 @@ func (w *world) checkFile() map[rejection]bool {
 	if db.Quarantined() != "" {
 		w.fail("the state file is damaged")
 	}
-	for _, selector := range []string{"", "app=web"} {
+	for _, selector := range []string{"", "app=web", "scope!=far"}[:w.watches()] {
 		w.checkWatch(db, selector)
 	}
 	for _, r := range w.all() {
@@ -289,7 +289,7 @@ func (w *world) checkWatch(db *checkpoint.DB, selector string) {
 		have = append(have, fmt.Sprintf("%s:%s:%s", parsed.Key().Name, parsed.UID(), n))
 	}
 	for _, o := range w.c.objects {
-		if selector == "" || o.web {
+		if selects(selector, &o) {
 			want = append(want, fmt.Sprintf("%s:%d:%d", o.name, o.uid, o.n))
 		}
 	}

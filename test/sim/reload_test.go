@@ -56,6 +56,21 @@ func (w *world) reload(what, which int) {
 	if r == nil {
 		return
 	}
+	before := w.l.log.reloads()
+	w.signal()
+	switch {
+	case w.l != nil && w.l.log.reloads() == before:
+	case w.l != nil && r.bornInReload && r.since == unknown && w.listed >= 0:
+		if r.since = w.c.now(); r.existing {
+			r.since = -1
+		}
+	case r.since == unknown:
+		r.existing = false // it may have got the existing objects already
+	}
+}
+
+// signal reloads the configuration, and waits until the reload is complete.
+func (w *world) signal() {
 	w.write()
 	w.l.reloaded = true
 	before := w.l.log.reloads()
@@ -69,15 +84,8 @@ func (w *world) reload(what, which int) {
 			break
 		}
 	}
-	switch {
-	case w.l != nil && w.l.log.reloads() == before:
+	if w.l != nil && w.l.log.reloads() == before {
 		w.fail("life %d never reloads", w.lives)
-	case w.l != nil && r.bornInReload && r.since == unknown && w.listed >= 0:
-		if r.since = w.c.now(); r.existing {
-			r.since = -1
-		}
-	case r.since == unknown:
-		r.existing = false // it may have got the existing objects already
 	}
 }
 

@@ -30,7 +30,7 @@ func kinds() []string {
 		"sleep", "sleep", "sleep", "sleep", "cut", "bookmark", "truncate", "down", "compact",
 		"trouble", "trouble", "trouble", "heal", "heal", "slowDisk", "fullDisk", "mendDisk",
 		"crash", "crash", "crashAt", "crashAt", "crashAt", "crashAt", "stop", "quiet", "reload", "reload", "edit", "backup", "rewind", "overtake",
-		"siege", "siege", "storm", "storm", "edge", "edge", "resync", "resync", "retry", "barren",
+		"siege", "siege", "storm", "storm", "edge", "edge", "resync", "resync", "retry", "barren", "turnScope", "turnScope",
 	}
 }
 
@@ -214,6 +214,11 @@ func (w *world) doLife(s step) {
 		w.resync(s.a, s.b)
 	case "retry":
 		w.retry(s.a, s.b)
+	case "turnScope":
+		if w.turnScope(s.a, s.b); s.b%3 > 0 {
+			w.c.happen(nameOf(s.b), change(s.a%int(changes)), true)
+			w.turnScope(s.b, s.a)
+		}
 	case "barren":
 		w.barren(s.a, s.b)
 	case "backup":

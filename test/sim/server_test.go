@@ -64,11 +64,22 @@ func (c *cluster) get(name string) *http.Response {
 	return answer(200, o.text(`"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1",`))
 }
 
+// selects reports whether a label selector selects an object.
+func selects(selector string, o *object) bool {
+	switch selector {
+	case "app=web":
+		return o.web
+	case "scope!=far":
+		return !far(o.name)
+	}
+	return true
+}
+
 // visible returns the objects that a request selects, in the order of their names.
 func (c *cluster) visible(q url.Values) []object {
 	var all []object
 	for _, name := range slices.Sorted(maps.Keys(c.objects)) {
-		if o := c.objects[name]; o.web || !q.Has("labelSelector") {
+		if o := c.objects[name]; selects(q.Get("labelSelector"), &o) {
 			all = append(all, o)
 		}
 	}
@@ -106,7 +117,7 @@ func (c *cluster) list(q url.Values) *http.Response {
 const kindOfPod = `"kind":"Pod","apiVersion":"v1",`
 
 func (c *cluster) watch(q url.Values) *http.Response {
-	s := &stream{c: c, selective: q.Has("labelSelector"), wake: make(chan struct{}, 1)}
+	s := &stream{c: c, selector: q.Get("labelSelector"), wake: make(chan struct{}, 1)}
 	from, _ := strconv.Atoi(q.Get("resourceVersion"))
 	if q.Get("sendInitialEvents") == "true" {
 		if c.noWatchList {
@@ -152,13 +163,13 @@ func (c *cluster) watch(q url.Values) *http.Response {
 
 // stream is an answer to a watch. The cluster's lock guards it.
 type stream struct {
-	c         *cluster
-	selective bool
-	after     int  // changes up to this version are not sent
-	silent    bool // it brings nothing
-	said      []byte
-	ended     bool
-	wake      chan struct{}
+	c        *cluster
+	selector string
+	after    int  // changes up to this version are not sent
+	silent   bool // it brings nothing
+	said     []byte
+	ended    bool
+	wake     chan struct{}
 }
 
 func (s *stream) response() *http.Response {
@@ -168,7 +179,7 @@ func (s *stream) response() *http.Response {
 // from reports whether the watch begins after a version.
 func (s *stream) from(version int) bool { return s.after > version }
 
-func (s *stream) sees(o *object) bool { return o != nil && (o.web || !s.selective) }
+func (s *stream) sees(o *object) bool { return o != nil && selects(s.selector, o) }
 
 // frame returns the watch event of a change, or "" if the watch does not see it.
 func (s *stream) frame(h happening) string {

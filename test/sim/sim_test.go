@@ -1,7 +1,7 @@
 // Package sim runs whole routers through random schedules: [router.Run] with its real
 // configuration, watches, stores, routes, queues and state file. On one side is a model of the API
 // server with lists, streams of initial objects, watches, bookmarks, 410, breaks in the middle of
-// an event, barren watches, and restored backups. On the other side are sinks and handlers that may be blocked,
+// an event, and restored backups. On the other side are sinks and handlers that may be blocked,
 // slow, unavailable or forgetful, or reject some objects for good. The clock is that of
 // testing/synctest. The schedule kills the process at any moment, or before or after any
 // transaction of the state file, which may also be slow or full; it stops, reloads and restarts the
@@ -89,7 +89,7 @@ func folder(t *testing.T) string {
 // TestSchedules runs random schedules, see the package comment.
 func TestSchedules(t *testing.T) {
 	// Guarantee: limit, limit-of-conditions, debounce, max-age, simulated, conditions-alternate
-	// Guarantee: unchanged-updates, goroutine-per-event, barren-watch
+	// Guarantee: unchanged-updates, goroutine-per-event, barren-watch, left-unseen
 	dir := folder(t)
 	t.Cleanup(informer.QuietKlog(slog.New(slog.DiscardHandler)))
 	var plans compile.Plans

@@ -39,7 +39,7 @@ const (
 
 func drawTimed(t *rapid.T) *route {
 	return &route{
-		names: []string{"timed"}, since: unknown, from: "pods", existing: true, overflow: "coalesce", attempts: 1, onFailure: "deadLetter",
+		names: []string{"timed"}, since: unknown, from: "scope", existing: true, overflow: "coalesce", attempts: 1, onFailure: "deadLetter",
 		time:   rapid.SampledFrom([]string{whenWeb, heldWeb, remindsWeb, limitedWeb, limitedAll, goneLong, goneKey}).Draw(t, "time"),
 		sinks:  rapid.SampledFrom([][]string{{"a"}, {"b"}, {"a", "b"}}).Draw(t, "sinks"),
 		memory: rapid.SampledFrom([]int{1000, 1000, 2}).Draw(t, "memory"), disk: rapid.SampledFrom([]string{"0", "1Gi"}).Draw(t, "disk"),
@@ -118,11 +118,15 @@ type timedView struct {
 	byName  map[string][]delivery // the same by name
 }
 
+func newTimedView(w *world, sink string) *timedView {
+	return &timedView{view: view{w: w, r: w.timed, sink: sink}, refused: map[int]bool{}, byUID: map[int][]delivery{}, byName: map[string][]delivery{}}
+}
+
 // checkTimed checks that entered and left alternate; that no report is early, exceeds a limit, or
 // is repeated after it was saved as delivered; and that the last reports agree with the cluster.
 func (w *world) checkTimed() {
 	for _, sink := range w.timed.sinks {
-		v := &timedView{view: view{w: w, r: w.timed, sink: sink}, refused: map[int]bool{}, byUID: map[int][]delivery{}, byName: map[string][]delivery{}}
+		v := newTimedView(w, sink)
 		v.take()
 		for _, uid := range slices.Sorted(maps.Keys(v.byUID)) {
 			// otherwise resourceVersions, and so ids, are ambiguous
@@ -139,7 +143,7 @@ func (w *world) checkTimed() {
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(w.c.past)) {
-			v.checkEnd(w.c.past[name])
+			v.checkEnd(name, w.c.past[name])
 		}
 	}
 }
@@ -250,7 +254,7 @@ func (v *timedView) checkKey() {
 	holds := false
 	for name, past := range v.w.c.past {
 		final := past[len(past)-1]
-		if !final.web || final.gone {
+		if !v.w.holds(name, final) {
 			continue
 		}
 		if holds = true; !told[final.uid] {
@@ -263,14 +267,14 @@ func (v *timedView) checkKey() {
 }
 
 // checkEnd checks that the last report of each object agrees with the cluster.
-func (v *timedView) checkEnd(past []moment) {
+func (v *timedView) checkEnd(name string, past []moment) {
 	final := past[len(past)-1]
 	for i, m := range past {
 		told := ""
 		for _, d := range v.byUID[m.uid] {
 			told = d.op
 		}
-		holds := m == final && m.web && !m.gone
+		holds := m == final && v.w.holds(name, m)
 		switch {
 		case v.refused[m.uid] || slices.ContainsFunc(past[i+1:], func(later moment) bool { return later.uid == m.uid }):
 		case v.r.time == goneKey:

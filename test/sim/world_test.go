@@ -22,13 +22,14 @@ type world struct {
 	file  string // path of the configuration
 	trace func(format string, args ...any)
 
-	plans  *compile.Plans
-	routes []*route
-	timed  *route // the route with a rule about time, which never changes; nil: none
-	lives  int
-	l      *life     // nil: the router is down
-	past   []*life   // lives that have ended
-	well   time.Time // begin of the healthy state; zero: not healthy
+	plans    *compile.Plans
+	routes   []*route
+	narrowed bool   // the source of the route with a rule about time has a narrower selector
+	timed    *route // the route with a rule about time, which never changes; nil: none
+	lives    int
+	l        *life     // nil: the router is down
+	past     []*life   // lives that have ended
+	well     time.Time // begin of the healthy state; zero: not healthy
 	// number of lists when the first life was complete; -1: not yet
 	listed  int
 	letters []rejection // expected dead letters at the end
@@ -171,7 +172,11 @@ func (w *world) all() []*route {
 func (w *world) write() {
 	var b strings.Builder
 	fmt.Fprintf(&b, "version: 1\ncluster: {name: sim}\nstate: {dir: %s}\nhandlers: {h: {sim: {}}, chain: {sim: {}}}\nsinks: {a: {sim: {}}, b: {sim: {}}, c: {sim: {}}}\n", w.dir)
-	b.WriteString("sources:\n  pods: {resource: v1/pods}\n  web: {resource: v1/pods, labelSelector: app=web}\nroutes:\n")
+	b.WriteString("sources:\n  pods: {resource: v1/pods}\n  web: {resource: v1/pods, labelSelector: app=web}\n")
+	if w.timed != nil {
+		fmt.Fprintf(&b, "  scope: {resource: v1/pods%s}\n", w.scope())
+	}
+	b.WriteString("routes:\n")
 	for _, r := range w.all() {
 		if !r.removed {
 			b.WriteString(r.yaml())
@@ -182,9 +187,6 @@ func (w *world) write() {
 		w.fail("%v", err)
 	}
 }
-
-// watches is the number of watches.
-const watches = 2
 
 func (w *world) fail(format string, args ...any) {
 	w.failed = append(w.failed, fmt.Sprintf(format, args...))
@@ -238,7 +240,7 @@ func (w *world) rest() {
 // complete and on disk.
 func (w *world) determine() {
 	now := time.Now()
-	if !w.c.heard(watches) || w.r.troubled() || w.disk.troubled() {
+	if !w.c.heard(w.watches()) || w.r.troubled() || w.disk.troubled() {
 		w.well = time.Time{}
 		return
 	}
@@ -289,14 +291,14 @@ func (w *world) settle() {
 		}
 		now := w.look()
 		before := heard || !gathers // otherwise the last deltas may be waiting in a window
-		heard = w.c.heard(watches)
+		heard = w.c.heard(w.watches())
 		if w.l != nil && last == now && before && heard && w.l.writes() {
 			return
 		}
 		last = now
 	}
 	w.fail("life %d never comes to rest: %d watches wanted, heard %v, %d deliveries, %d owed",
-		w.lives, watches, w.c.heard(watches), last.took, last.owed)
+		w.lives, w.watches(), w.c.heard(w.watches()), last.took, last.owed)
 }
 
 // stop stops the router like SIGTERM.
@@ -395,7 +397,7 @@ func (w *world) rewind(crash bool) {
 	}
 	w.settle()
 	for range 20 {
-		if w.c.listed() >= lists+watches {
+		if w.c.listed() >= lists+w.watches() {
 			break
 		}
 		w.pass(3 * time.Second)
