@@ -21,6 +21,7 @@ const (
 // answers returns the answer to a watch. The stream of a silent one is open.
 func (b barren) answers(s *stream) *http.Response {
 	switch b {
+	case fertile, empty:
 	case loginPage:
 		return answer(200, "<html>log in</html>")
 	case failing:
