@@ -285,8 +285,8 @@ func checkChains(c *compiler, r *Route, of *chains) {
 	}
 }
 
-// unmade explains why a read fails: for an event that has not the member if it is always read, else,
-// and for events that may be left out, only if no event has it. Empty: it may not fail.
+// unmade explains why a read fails: for an event that has not the member if it is always read,
+// else, and for events that may be left out, only if no event has it. Empty: it may not fail.
 func unmade(read *expr.EventRead, made []madeEvent, all bool) (at expr.OutlineAt, message string) {
 	if name := read.Path[0]; !slices.Contains(eventMembers(), name) {
 		return read.At[0], fmt.Sprintf("events have no member %q%s", name, config.Suggest(name, eventMembers()))

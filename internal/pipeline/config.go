@@ -39,8 +39,9 @@ type Config struct {
 	// the keys that the limits of all routes of an owner may have, where each limit may have one
 	// anyway. 0: no limit
 	OwnedKeys int64
-	// the objects that the conditions and delete holds of all routes of an owner may track; beyond it
-	// a condition does not begin, and a delete that would be held becomes a dead letter. 0: no limit
+	// the objects that the conditions and delete holds of all routes of an owner may track; beyond
+	// it a condition does not begin, and a delete that would be held becomes a dead letter. 0: no
+	// limit
 	OwnedObjects int64
 	// the bytes that a route may hold in memory on their way to the disk; beyond it the source
 	// waits for the disk. 0: 16 MiB

@@ -25,7 +25,7 @@ func (b *harness) pods(prefix string, n int) {
 
 // TestOwnedKeys: the limits of the routes of a team have as many keys together as the team may
 // have. Beyond it a limit forgets its oldest keys, as at its own bound, and says so. Other routes
-// have their own keys. A removed route and a restart return what they do not use.
+// have their own keys. A removed route and a restart return the keys that they do not use.
 func TestOwnedKeys(t *testing.T) {
 	// Guarantee: limit-keys-owned
 	synctest.Test(t, func(t *testing.T) {

@@ -93,7 +93,8 @@ routes: [{name: a, from: pods, to: one}]
 	}
 }
 
-// TestProbesInUse: a mistake of the configuration is reported rather than an address that is in use.
+// TestProbesInUse: a mistake of the configuration is reported rather than an address that is in
+// use.
 func TestProbesInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)

@@ -64,8 +64,8 @@ type Conditions struct {
 	held    int    // the number of edges that the limit held back
 	refused int    // the number of observations for which the share had no room
 
-	// Evaluated: all objects were evaluated before. So an object that is new to the route may not be
-	// new: a former configuration may have shown it, and its condition may have been reported.
+	// Evaluated: all objects were evaluated before. So an object that is new to the route may not
+	// be new: a former configuration may have shown it, and its condition may have been reported.
 	Evaluated bool
 }
 

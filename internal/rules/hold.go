@@ -48,14 +48,15 @@ type DeleteHold struct {
 	changed bool          // it is in DeleteHolds.changed
 }
 
-// HoldShare is what the delete holds of several routes have together.
+// HoldShare bounds the objects and bytes of the delete holds of several routes together.
 type HoldShare struct {
 	Objects *Share // the number of the held deletes, and of the objects of conditions
 	Bytes   *Share // of the objects of the held deletes
 }
 
-// NewDeleteHolds returns an empty set, whose holds use share. The caller checks the share. due is called without any lock when a timer expires; the
-// owner then calls [DeleteHolds.Fire] under its lock.
+// NewDeleteHolds returns an empty set, whose holds use share. The caller checks the share. due is
+// called without any lock when a timer expires; the owner then calls [DeleteHolds.Fire] under its
+// lock.
 func NewDeleteHolds(length time.Duration, share HoldShare, wheel *timer.Wheel, due func(*DeleteHold)) *DeleteHolds {
 	return &DeleteHolds{length: length, share: share, wheel: wheel, due: due, all: map[string]*DeleteHold{}, byName: map[string][]*DeleteHold{}, byKey: map[string][]*DeleteHold{}}
 }

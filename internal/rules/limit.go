@@ -12,9 +12,9 @@ type LimitConfig struct {
 	Every time.Duration // the interval at which one more delta of a key passes; more than 0
 	// the number of deltas of a key that pass at once after a quiet time; 0: 1
 	Burst int
-	// MaxKeys bounds the memory; 0: 100,000. A new key beyond it, or beyond the [Share] of the limit,
-	// evicts the key of this limit that was used the longest time ago. The next delta of the evicted key passes, even if it is too early, and its
-	// count of suppressed deltas is lost.
+	// MaxKeys bounds the memory; 0: 100,000. A new key beyond it, or beyond the [Share] of the
+	// limit, evicts the key of this limit that was used the longest time ago. The next delta of the
+	// evicted key passes, even if it is too early, and its count of suppressed deltas is lost.
 	MaxKeys int
 }
 
@@ -266,8 +266,8 @@ func (l *Limit) expire(at time.Duration) {
 	}
 }
 
-// MakeRoom drops, if the share is full, all keys whose state equals that of a new key: an idle limit
-// would otherwise keep them from the other limits of the share.
+// MakeRoom drops, if the share is full, all keys whose state equals that of a new key: an idle
+// limit would otherwise keep them from the other limits of the share.
 func (l *Limit) MakeRoom(now time.Time) {
 	if !l.share.Full() {
 		return

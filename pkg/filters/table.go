@@ -265,8 +265,9 @@ func (t *Table) Sees(entry int, d *event.Delta) bool {
 func (t *Table) Ready(entry int) bool { return ready(t.entries[entry].Ready) }
 
 // Evaluate evaluates the filter of one entry, ready or not, and regardless of its Allowance. The
-// router calls it for deltas with an earlier verdict Unready or Deferred. An object that the entry does not see is Filtered. A panic of the filter
-// is a failure: the content of an object must not end the process.
+// router calls it for deltas with an earlier verdict Unready or Deferred. An object that the entry
+// does not see is Filtered. A panic of the filter is a failure: the content of an object must not
+// end the process.
 func (t *Table) Evaluate(ctx context.Context, entry int, d *event.Delta) Match {
 	f := t.entries[entry].Filter
 	if !t.Sees(entry, d) {

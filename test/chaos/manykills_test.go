@@ -156,8 +156,8 @@ func (l *lives) live(t *testing.T, r *routertest.Router) {
 	t.Helper()
 	var sure map[string]int
 	if l.random.IntN(2) == 0 {
-		// Two barren streams are the most after which the watch goes on where it was: the one that is
-		// cut, possibly before its first event, and the next.
+		// Two barren streams are the most after which the watch goes on where it was: the one that
+		// is cut, possibly before its first event, and the next.
 		l.proxy.After(l.ns, l.random.IntN(20_000))
 		l.proxy.Dry(l.ns, 1, l.random.IntN(len(sandboxtest.Barren)))
 	}

@@ -24,9 +24,9 @@ func scopeOf(name string) string {
 }
 
 // turnScope narrows the configuration of the router, or widens it again, when all due reports were
-// delivered: by a reload, by a reload and a kill, or at a start. It returns the running router, when
-// it has delivered and saved what follows. Changes wait meanwhile: a source with another selector
-// has another watch, which begins with a list, and that would miss changes.
+// delivered: by a reload, by a reload and a kill, or at a start. It returns the running router,
+// when it has delivered and saved what follows. Changes wait meanwhile: a source with another
+// selector has another watch, which begins with a list, and that would miss changes.
 func (b *ruleBook) turnScope(t *testing.T, r *routertest.Router, file string) *routertest.Router {
 	t.Helper()
 	b.settleAnd(t, r, func() {

@@ -47,8 +47,8 @@ routes:
 //     are no changes for a while, each bad object was reported, and the end of each group without
 //     one.
 //   - calm: as state.
-//   - few: the events and their suppressed counts together are at least the events of state, and the
-//     events never exceed the limit.
+//   - few: the events and their suppressed counts together are at least the events of state, and
+//     the events never exceed the limit.
 //   - joined: the groups have each event of state.
 func TestRulesLedger(t *testing.T) {
 	// Guarantee: limit, conditions-alternate, conditions-late, left-unseen

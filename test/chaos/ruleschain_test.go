@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// chain is what the routes behind the route state have delivered.
+// chain has the events that the routes behind the route state have delivered.
 type chain struct {
 	happened map[string]int // by group, the events of the route state
 	passed   map[string]int // by group, those of the route few

@@ -32,8 +32,8 @@ type Changes struct {
 	Writers int           // goroutines
 	Pace    time.Duration // between two changes of a writer
 	Most    int           // changes of a writer at this pace; the later ones are slower; 0: no limit
-	// Together edits stored objects at one resourceVersion, which it returns, as the sandbox can do;
-	// nil: each change has its own.
+	// Together edits stored objects at one resourceVersion, which it returns, as the sandbox can
+	// do; nil: each change has its own.
 	Together func(ctx context.Context, edits []sandboxtest.Edit) (version string, err error)
 
 	mu    sync.Mutex

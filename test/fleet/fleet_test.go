@@ -62,8 +62,9 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 //     of a dead leader": changes come again on routes with workers.
 //   - The contiguity check: take the comparison of number with dseq out of take, and let missed
 //     return false, in internal/fleet/consume/pull.go. "cut worker off NATS": changes are lost.
-//   - The list in place of barren watches: let maxBarren in pkg/informer/internal/reflector/proof.go
-//     be 1,000,000. "barren watches": the changes of that time are missing, for minutes at least.
+//   - The list in place of barren watches: let maxBarren in
+//     pkg/informer/internal/reflector/proof.go be 1,000,000. "barren watches": the changes of that
+//     time are missing, for minutes at least.
 func TestLedger(t *testing.T) {
 	// Guarantee: fleet-takeover, fleet-no-late-delivery, workers-deliver, barren-watch
 	seed, rounds, fleets := number(t, "FLEET_SEED", rand.Uint64()), number(t, "FLEET_ROUNDS", 12), number(t, "FLEET_FLEETS", 1)

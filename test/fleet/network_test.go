@@ -78,10 +78,10 @@ func cutLease(w *world) allowance {
 	return allowance{}
 }
 
-// barrenWatches ends the watches of the members, and the next ones are opened and bring nothing: one
-// while changes go on, after which the watch goes on where it was, and then all until a list has
-// brought the changes that were made meanwhile. A list has only the last state of each object, so
-// that is one change of each writer.
+// barrenWatches ends the watches of the members, and the next ones are opened and bring nothing:
+// one while changes go on, after which the watch goes on where it was, and then all until a list
+// has brought the changes that were made meanwhile. A list has only the last state of each object,
+// so that is one change of each writer.
 func barrenWatches(w *world) allowance {
 	w.flow(w.some(1, 20))
 	answer := w.random.IntN(len(sandboxtest.Barren))

@@ -47,9 +47,9 @@ func (s *Sandbox) Scissors(tb testing.TB) *Scissors {
 	return s.scissors(tb, (*httptest.Server).Start)
 }
 
-// BarrenProxy starts a proxy whose watches can be barren, and before it one that can be set to block
-// or refuse. Both carry the TLS and HTTP/2 of their clients, like those of the API server, so a
-// watch cannot be cut after a byte.
+// BarrenProxy starts a proxy whose watches can be barren, and before it one that can be set to
+// block or refuse. Both carry the TLS and HTTP/2 of their clients, like those of the API server, so
+// a watch cannot be cut after a byte.
 func (s *Sandbox) BarrenProxy(tb testing.TB) (*Scissors, *Proxy) {
 	tb.Helper()
 	p := s.scissors(tb, func(server *httptest.Server) {

@@ -12,10 +12,10 @@ type Edit struct {
 	Change func(stored []byte) []byte
 }
 
-// Together edits objects, in this order, in one transaction of etcd, so that their events have one resourceVersion,
-// like those of Events that expire together. It returns that version. The folder is that of the
-// objects in etcd, such as /registry/configmaps/NAMESPACE/. Nothing else may change these objects
-// meanwhile. The method may be used with the shared sandbox.
+// Together edits objects, in this order, in one transaction of etcd, so that their events have one
+// resourceVersion, like those of Events that expire together. It returns that version. The folder
+// is that of the objects in etcd, such as /registry/configmaps/NAMESPACE/. Nothing else may change
+// these objects meanwhile. The method may be used with the shared sandbox.
 func (s *Sandbox) Together(ctx context.Context, folder string, edits []Edit) (version string, err error) {
 	type request map[string]any
 	keyOf := func(name string) []byte { return []byte(folder + name) }

@@ -111,7 +111,8 @@ func (w *world) checkBehind() {
 		byKey[key] = append(byKey[key], p)
 	}
 	for is, d := range through {
-		// A crash may have come between the two deliveries, after which the event was not due any more.
+		// A crash may have come between the two deliveries, after which the event was not due any
+		// more.
 		if !came[is] && !w.lost(d) {
 			w.fail("route %s delivered %s, which its upstream route did not pass on", limiting, d)
 		}

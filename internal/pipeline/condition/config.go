@@ -16,8 +16,8 @@ type Env struct {
 	Wheel  *timer.Wheel
 	Census *rules.Census
 	Owner  Owner
-	// the shares of the keys of the limit, of the objects that conditions and delete holds track, and
-	// of the bytes of held deletes; nil: no share
+	// the shares of the keys of the limit, of the objects that conditions and delete holds track,
+	// and of the bytes of held deletes; nil: no share
 	Keys, Objects, HeldBytes *rules.Share
 	// Durable: an edge is delivered only after its state is saved, see [Conditions.Observe].
 	Durable bool

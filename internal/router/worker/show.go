@@ -17,8 +17,8 @@ import (
 )
 
 // startProbes serves the probes while the configuration is being compiled, which can take longer
-// than a liveness probe waits. If the address is in use, open reports it later. The caller calls end
-// before the worker is opened.
+// than a liveness probe waits. If the address is in use, open reports it later. The caller calls
+// end before the worker is opened.
 func startProbes(ctx context.Context, opts *Options, cfg *config.Config) (end func()) {
 	if cfg == nil || cmp.Or(opts.Probes, cfg.Listen.Probes) == "" {
 		return func() {}

@@ -27,8 +27,8 @@ type Settings struct {
 	Limits   limits.Limits
 	Host     *host.Host
 	Env      plugins.HandlerEnv
-	// Shared keeps the compiled module until the process ends, unless Env.Cache keeps it on disk. nil:
-	// the last engine of this module that is closed frees it.
+	// Shared keeps the compiled module until the process ends, unless Env.Cache keeps it on disk.
+	// nil: the last engine of this module that is closed frees it.
 	Shared wazero.CompilationCache
 }
 
