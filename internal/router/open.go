@@ -41,8 +41,8 @@ type router struct {
 }
 
 // The bounds of all routes of an include or namespace together: bytes of pending deltas in memory,
-// a share, as 1/n, of the bytes that all backlogs may have on disk, keys of
-// limits, and objects that conditions and delete holds track.
+// a share, as 1/n, of the bytes that all backlogs may have on disk, keys of limits, and objects
+// that conditions and delete holds track.
 const (
 	ownedMemory  = 64 << 20
 	ownedSpill   = 4

@@ -157,8 +157,8 @@ type RouteStatus struct {
 	Paused   string   `json:"paused,omitempty"`   // reason for the pause
 	// a full downstream route that holds this one back
 	HeldBy string `json:"heldBy,omitempty"`
-	// in the last minute its worker evaluated filters or keys, because those of its owner take more
-	// CPU than a source may spend on them
+	// its filter or key is evaluated later, because those of its include or namespace take more CPU
+	// than a source may spend on them; also for a minute after that
 	Deferred    bool `json:"deferred,omitempty"`
 	DeadLetters int  `json:"deadLetters"`
 	// dead letters that newer ones have replaced since the start, because of their number or their

@@ -21,7 +21,7 @@ type Shares struct {
 	owners map[string]*share
 }
 
-// share is what the backlogs of an owner use.
+// share has the used amounts of an owner.
 type share struct {
 	memory, disk atomic.Int64
 	keys         *rules.Share

@@ -148,11 +148,12 @@ func (c *Conditions) catchUp() []timer.Owner {
 		}
 	}
 	c.caughtUp = true
-	return c.release()
+	return c.Release()
 }
 
-// release returns the timers that expired before timers could fire, if they can now.
-func (c *Conditions) release() (parked []timer.Owner) {
+// Release returns the timers that expired before they could fire, if they may now. The caller calls
+// Due on them without the lock.
+func (c *Conditions) Release() (parked []timer.Owner) {
 	if c.caughtUp && c.rescanned {
 		parked, c.parked = c.parked, nil
 	}
@@ -195,7 +196,7 @@ func (c *Conditions) EndRescan(complete func(source string) bool, now time.Time)
 	if !c.rescanned && !c.missed.more {
 		c.rescanned, c.noted, c.first = true, false, false
 	}
-	return edges, c.release()
+	return edges, c.Release()
 }
 
 // rouse lets another condition of a key be reported in place of a returned pass.
@@ -227,10 +228,12 @@ func (c *Conditions) configure(cfg Config, limit *rules.Limit, now time.Time) {
 	c.states.Configure(cfg.rules(limit), now)
 	switch {
 	case !cfg.Condition: // dirty returns the removal of all records
-		c.rescanned, c.first, c.noted, c.missed = false, true, false, missed{}
+		c.rescanned, c.first, c.noted = false, true, false
+		c.missed.forget()
 	case cfg.Version != old.Version:
 		c.first = c.first && !c.rescanned
-		c.rescanned, c.noted, c.missed = false, false, missed{}
+		c.rescanned, c.noted = false, false
+		c.missed.forget()
 		c.states.ForgetFailures()
 	}
 }
@@ -238,7 +241,8 @@ func (c *Conditions) configure(cfg Config, limit *rules.Limit, now time.Time) {
 func (c *Conditions) close() {
 	if c.states != nil {
 		c.states.Close()
-		c.states, c.missed = nil, missed{}
+		c.states = nil
+		c.missed.forget()
 	}
 }
 

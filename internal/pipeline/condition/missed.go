@@ -1,12 +1,14 @@
 package condition
 
 import (
-	"github.com/deltarouter/deltarouter/internal/timer"
+	"strings"
+
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// maxMissed bounds the missed objects of a route. Beyond it all objects are evaluated again.
-const maxMissed = 10_000
+// maxMissed bounds the missed objects of a route: a team may have hundreds of routes. Beyond it all
+// objects are evaluated again.
+const maxMissed = 1000
 
 // MissedObject is an object for which the condition was not evaluated in its newest state.
 type MissedObject struct {
@@ -20,9 +22,12 @@ type MissedObject struct {
 // missed is the missed objects of a route.
 type missed struct {
 	objects map[subject]MissedObject
-	more    bool // than the map has, since the last BeginRescan
-	count   uint64
+	more    bool   // than the map has, since the last BeginRescan
+	count   uint64 // of all misses
 }
+
+// forget drops all missed objects. The numbers of later misses are new nevertheless.
+func (m *missed) forget() { *m = missed{count: m.count} }
 
 type subject struct {
 	source string
@@ -51,8 +56,13 @@ func (c *Conditions) Miss(d *event.Delta) {
 		c.noted = false
 	}
 	m.count++
-	m.objects[of] = MissedObject{d.Source, d.Key(), d.Object().UID(), m.count}
+	// The texts of an object are parts of its JSON, which the cache need not keep for them.
+	of.key.Namespace, of.key.Name = strings.Clone(of.key.Namespace), strings.Clone(of.key.Name)
+	m.objects[of] = MissedObject{d.Source, of.key, strings.Clone(d.Object().UID()), m.count}
 }
+
+// AnyMissed reports whether the condition was not evaluated for the newest state of some object.
+func (c *Conditions) AnyMissed() bool { return len(c.missed.objects) > 0 || c.missed.more }
 
 // NextMissed returns a missed object. ok is false if there is none.
 func (c *Conditions) NextMissed() (next MissedObject, ok bool) {
@@ -85,7 +95,3 @@ func (c *Conditions) isMissed(source string, key event.Key) bool {
 	_, ok := c.missed.objects[subject{source, key}]
 	return ok
 }
-
-// Caught returns the timers that expired while objects were missed. The caller calls Due on them,
-// without the lock.
-func (c *Conditions) Caught() (expired []timer.Owner) { return c.release() }

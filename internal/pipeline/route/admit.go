@@ -100,8 +100,8 @@ func (d *deferral) note(r *Route) {
 	c, now := r.Config(), r.now()
 	c.Count.Errors("deferred").Inc()
 	d.last.Store(now.UnixNano())
-	if owner := c.Allowance.Name; r.env.Complaints.May("deferred\x00"+owner, now) {
-		c.Log.Warn("the filters and keys of an owner take more CPU than a source may spend on them: workers of its routes evaluate them, and conditions see the newest state of an object only; begin a filter with an equality, such as object.metadata.name ==, or look at smaller parts of the object",
-			slog.String("owner", owner))
+	if team := c.Allowance.Name; r.env.Complaints.May("deferred\x00"+team, now) {
+		c.Log.Warn("the filters and keys of an include or namespace take more CPU than a source may spend on them: workers of its routes evaluate them, and conditions see the newest state of an object only; begin a filter with an equality, such as object.metadata.name ==, or look at smaller parts of the object",
+			slog.String("of", team))
 	}
 }

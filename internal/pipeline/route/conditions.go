@@ -281,7 +281,7 @@ func (m *Misses) Done(missed condition.MissedObject) bool {
 // Caught lets the timers fire that expired while their objects were missed.
 func (m *Misses) Caught() {
 	m.route.mu.Lock()
-	expired := m.route.backlog.Rules.Conditions.Caught()
+	expired := m.route.backlog.Rules.Conditions.Release()
 	m.route.mu.Unlock()
 	for _, timer := range expired {
 		timer.Due(nil)

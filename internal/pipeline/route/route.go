@@ -119,7 +119,8 @@ type Status struct {
 	Waiting bool      // for the sources of its look-ups, or of restored deltas
 	Paused  string    // the reason; empty: it is not paused
 	HeldBy  string    // a downstream route without room; empty: there is none
-	// Deferred: filters were deferred in the last minute, see filters.Deferred
+	// Deferred: filters were deferred in the last minute, see filters.Deferred, or the condition is
+	// still to be evaluated for missed objects
 	Deferred bool
 	Lacks    []string // for what its rules had no room in the last minute, and what to do about it
 }
@@ -134,7 +135,7 @@ func (r *Route) Status() Status {
 	}
 	return Status{
 		Name: c.Name, ID: c.ID, Pending: q.Len(), Kept: kept, Bytes: q.Head.Bytes() + q.Tail.Bytes(), OnDisk: q.Tail.Len(), Oldest: q.Oldest(),
-		Deferred: r.deferral.lasts(r.now()),
+		Deferred: r.deferral.lasts(r.now()) || r.backlog.Rules.Conditions.AnyMissed(),
 		Waiting:  !r.backlog.AllPlaced && r.awaits() != nil, Paused: r.paused.reason, HeldBy: r.links.heldBy(), Lacks: r.backlog.Lacks.Reasons(r.now()),
 	}
 }

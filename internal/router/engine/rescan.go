@@ -73,17 +73,25 @@ func (l *rescanner) wait(ctx context.Context) {
 	if misses == nil {
 		return // the route is being removed
 	}
-	l.catchUp(ctx, misses) // a reload may have ended another task on the way
-	due := l.nextReevaluation()
-	for {
+	behind := true // a reload may have ended another task on the way
+	for due := l.nextReevaluation(); ctx.Err() == nil; {
+		if behind {
+			select {
+			case <-due: // a team may have missed objects all the time
+				l.tryRound(ctx)
+				due = l.nextReevaluation()
+			default:
+				behind = l.catchUp(ctx, misses)
+			}
+			continue
+		}
 		select {
 		case <-due:
 			l.tryRound(ctx)
 			due = l.nextReevaluation()
 		case <-misses.Woken():
-			l.catchUp(ctx, misses)
+			behind = true
 		case <-ctx.Done():
-			return
 		}
 	}
 }
@@ -95,32 +103,32 @@ func (l *rescanner) nextReevaluation() <-chan time.Time {
 	return time.After(l.reevaluate)
 }
 
-// catchUp evaluates the condition for missed objects until there are none. It takes 1/rescanShare
-// of the time of the watches.
-func (l *rescanner) catchUp(ctx context.Context, misses *pipeline.Misses) {
-	for ctx.Err() == nil {
-		if l.pipeline.NeedsRescan(l.route) && !l.tryRound(ctx) { // there were too many to remember
-			_ = timer.Sleep(ctx, retryRescan)
-			continue
-		}
-		next, ok := misses.Next()
-		misses.Caught()
-		if !ok {
-			return
-		}
-		done, ok := misses.Turn(ctx)
-		if !ok {
-			return
-		}
-		began := time.Now()
-		err := l.factory.ResyncObject(ctx, next.Source, next.Key, next.UID, began, l.admit)
-		pause := time.Since(began) * (rescanShare - 1)
-		if err != nil || !misses.Done(next) {
-			pause = retryRescan
-		}
-		_ = timer.Sleep(ctx, pause) // ctx is checked above
-		done()
+// catchUp evaluates the condition for a missed object, or for all if there were too many to
+// remember. It takes 1/rescanShare of the time of the watches. It returns false if none is missed.
+func (l *rescanner) catchUp(ctx context.Context, misses *pipeline.Misses) (behind bool) {
+	if l.pipeline.NeedsRescan(l.route) && !l.tryRound(ctx) {
+		_ = timer.Sleep(ctx, retryRescan) // the caller checks ctx
+		return true
 	}
+	next, ok := misses.Next()
+	misses.Caught()
+	if !ok {
+		return false
+	}
+	done, ok := misses.Turn(ctx)
+	if !ok {
+		return true
+	}
+	defer done()
+	began := time.Now()
+	err := l.factory.ResyncObject(ctx, next.Source, next.Key, next.UID, began, l.admit)
+	pause := time.Since(began) * (rescanShare - 1)
+	if err != nil || !misses.Done(next) {
+		pause = retryRescan
+	}
+	l.report(ctx, next.Key.String(), err)
+	_ = timer.Sleep(ctx, pause) // the caller checks ctx
+	return true
 }
 
 func (l *rescanner) admit(ctx context.Context, d *event.Delta) (event.Admission, error) {
@@ -129,10 +137,15 @@ func (l *rescanner) admit(ctx context.Context, d *event.Delta) (event.Admission,
 
 func (l *rescanner) tryRound(ctx context.Context) bool {
 	err := l.round(ctx)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, informer.ErrNotRunning) {
-		l.log.Warn("a condition could not be evaluated for all objects; retrying", "route", l.route, "err", err)
-	}
+	l.report(ctx, "all", err)
 	return err == nil
+}
+
+// report logs a failed evaluation of the condition for these objects.
+func (l *rescanner) report(ctx context.Context, objects string, err error) {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, informer.ErrNotRunning) {
+		l.log.Warn("a condition could not be evaluated; retrying", "route", l.route, "objects", objects, "err", err)
+	}
 }
 
 // round rescans all objects once, slowly enough for the watches to continue meanwhile.
