@@ -1,0 +1,82 @@
+// Package effort gives tests the number of their rounds. The environment variable EFFORT is the one
+// knob for all of them:
+//
+//   - fast, the default: the rounds of make test, make race and make e2e;
+//   - full: those of make test-all, which must pass before a release;
+//   - soak: those of make soak, which takes hours.
+//
+// A test makes the same assertions at every effort: more rounds find rarer defects.
+package effort
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// Level is a value of EFFORT. A greater one has more rounds.
+type Level int
+
+// The levels.
+const (
+	Fast Level = iota
+	Full
+	Soak
+)
+
+// variable is the environment variable. The go command keeps a cached result of a test apart for
+// each of its values.
+const variable = "EFFORT"
+
+// Current returns the level of this run. It panics if EFFORT has another value than those of the
+// package comment: a misspelled effort would test less than asked for.
+func Current() Level {
+	level, err := parse(os.Getenv(variable))
+	if err != nil {
+		panic(err)
+	}
+	return level
+}
+
+func parse(text string) (Level, error) {
+	switch text {
+	case "", "fast":
+		return Fast, nil
+	case "full":
+		return Full, nil
+	case "soak":
+		return Soak, nil
+	}
+	return 0, fmt.Errorf("%s=%q is none of fast, full and soak", variable, text)
+}
+
+// Rounds returns the number of rounds of a test: one of the three at the current effort. The unit is
+// that of the caller: schedules, kills, events.
+func Rounds(fast, full, soak int) int { return rounds(Current(), fast, full, soak) }
+
+func rounds(level Level, fast, full, soak int) int {
+	switch level {
+	case Full:
+		return full
+	case Soak:
+		return soak
+	default:
+		return fast
+	}
+}
+
+// Checks sets how often rapid.Check draws and checks, to Rounds of the three. -rapid.checks on the
+// command line has precedence. A TestMain calls it before it runs the tests.
+func Checks(fast, full, soak int) {
+	const name = "rapid.checks"
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+	if given {
+		return
+	}
+	if err := flag.Set(name, strconv.Itoa(Rounds(fast, full, soak))); err != nil {
+		panic(fmt.Errorf("a package that sets its checks has tests with rapid: %w", err))
+	}
+}
