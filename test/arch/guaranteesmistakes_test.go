@@ -20,6 +20,8 @@ func TestGuaranteesWrong(t *testing.T) {
 		"no row":           {"", "func TestA(t *testing.T) {\n\t// Guarantee: b", "TestA shows b, which is no row"},
 		"second statement": {"| A. | [^a] |", "func TestA(t *testing.T) {\n\tx()\n\t// Guarantee: a", "not at the beginning of a test"},
 		"a helper":         {"| A. | [^a] |", "func help(t *testing.T) {\n\t// Guarantee: a", "not at the beginning of a test"},
+		"only soak":        {"| A. | [^a] |", "func TestA(t *testing.T) {\n\t// Guarantee: a\n\teffort.AtLeast(t, effort.Soak)\n}\n", "neither make test nor make e2e shows a, only make soak"},
+		"only full":        {"| A. | [^a] |", "func TestA(t *testing.T) {\n\t// Guarantee: a\n\teffort.AtLeast(t, effort.Full)\n}\n", "neither make test nor make e2e shows a, only make test-all"},
 		"no list":          {"| A. | [^a] |", "func TestA(t *testing.T) {\n\t// Guarantee: a and b", "is no ID"},
 	} {
 		tree := fstest.MapFS{"pkg/x/x_test.go": {Data: []byte(c.test)}, "pkg/x/testdata/x.txtar": {}}

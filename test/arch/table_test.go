@@ -305,6 +305,7 @@ var allowed = map[string][]string{
 	"test/...":             {anything},
 	"keyless/...":          {"internal/oci", "internal/oci/lockfile"},
 	"hack/...":             {},
+	"hack/tests":           {"test/targets"},
 	"hack/monitoring":      {"internal/metrics"},
 	"tools/...":            {},
 }

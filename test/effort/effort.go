@@ -5,7 +5,8 @@
 //   - full: those of make test-all, which must pass before a release;
 //   - soak: those of make soak, which takes hours.
 //
-// A test makes the same assertions at every effort: more rounds find rarer defects.
+// A test makes the same assertions at every effort: more rounds find rarer defects. AtLeast is for the
+// few that have no short form; test/arch refuses guarantees that only make soak tests.
 package effort
 
 import (
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"testing"
 )
 
 // Level is a value of EFFORT. A greater one has more rounds.
@@ -63,6 +65,14 @@ func rounds(level Level, fast, full, soak int) int {
 		return soak
 	default:
 		return fast
+	}
+}
+
+// AtLeast skips a test below an effort.
+func AtLeast(tb testing.TB, least Level) {
+	tb.Helper()
+	if Current() < least {
+		tb.Skipf("runs with %s=%s", variable, []string{"fast", "full", "soak"}[least])
 	}
 }
 
