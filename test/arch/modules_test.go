@@ -12,16 +12,20 @@ import (
 	"testing"
 
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/targets"
 )
 
 var toolchain = regexp.MustCompile(`(?m)^toolchain (go1\.\d+\.\d+)$`)
 
 // TestToolchain shows that all modules require the same patch release of Go, so that a security fix
 // of the standard library reaches all of them. Go downloads the release if the installed one is
-// older.
+// older. Dependabot knows all modules.
 func TestToolchain(t *testing.T) {
+	updates, err := os.ReadFile(filepath.Join(root, ".github", "dependabot.yml"))
+	must.Succeed(t, err)
 	found := map[string]string{}
-	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
+	var folders []string
+	err = fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() && (name == "bin" || name == ".git" || entry.Name() == "node_modules") {
 			return fs.SkipDir
 		}
@@ -38,11 +42,28 @@ func TestToolchain(t *testing.T) {
 			return nil
 		}
 		found[match[1]] = name
+		folders = append(folders, strings.TrimPrefix(path.Dir(name), "."))
 		return nil
 	})
 	must.Succeed(t, err)
 	if len(found) != 1 {
 		t.Errorf("different toolchains: %v", found)
+	}
+	for _, folder := range folders {
+		if !strings.Contains(string(updates), "      - /"+folder+"\n") {
+			t.Errorf(".github/dependabot.yml does not update the module in /%s", folder)
+		}
+	}
+}
+
+// TestNightly shows that the nightly workflow runs every slice of make soak.
+func TestNightly(t *testing.T) {
+	workflow, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "nightly.yml"))
+	must.Succeed(t, err)
+	for _, s := range targets.Slices {
+		if !strings.Contains(string(workflow), "- soak SLICE="+s.Name+"\n") {
+			t.Errorf("nightly.yml does not run make soak SLICE=%s", s.Name)
+		}
 	}
 }
 
