@@ -3,7 +3,7 @@
 #
 #	docker build -t deltarouter .
 #
-# `make image` writes the same files and settings without Docker.
+# hack/release writes the same files and settings without Docker.
 FROM --platform=$BUILDPLATFORM node:22-slim AS engine
 WORKDIR /src
 COPY hack/jsengine.sh hack/

@@ -104,7 +104,7 @@ func profileOverlay(dir string) (string, error) {
 // measures nothing if that file is missing.
 func comparePGO(out *report.Report, objects, updates, rounds int) error {
 	if _, err := os.Stat("../cmd/router/default.pgo"); errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintln(os.Stderr, "pgo: not measured, because cmd/router/default.pgo is missing: make pgo records it")
+		fmt.Fprintln(os.Stderr, "pgo: not measured, because cmd/router/default.pgo is missing: go -C bench run . -profile ../cmd/router/default.pgo records it")
 		return nil
 	}
 	dir, err := os.MkdirTemp("", "bench-")

@@ -1,7 +1,14 @@
 #!/bin/sh
-# Compares the cost of a delta without the section `fleet` with that of a commit, BEFORE: by default
-# the last one without fleets. It runs the benchmarks of both in turns and prints the medians.
+# fleet-report.sh [ROUNDS]
+#
+# Measures a fleet: takeovers of real processes (ROUNDS, 3), replication, a hop to a worker, scaling,
+# and the cost of a delta without the section `fleet`. That cost is compared with a commit, $BEFORE: by
+# default the last one without fleets. The benchmarks of both run in turns; it prints the medians.
 set -e
+cd "$(dirname "$0")/.."
+uptime
+CGO_ENABLED=0 go run -trimpath ./test/fleet/report -rounds "${1:-3}"
+CGO_ENABLED=0 go -C bench run -trimpath . -only fleet,hop,scaling
 [ -n "$BEFORE" ] || BEFORE=$(git log --format=%h --reverse --diff-filter=A -- internal/fleet/fence/fence.go | head -1)^
 export CGO_ENABLED=0
 tree=$(mktemp -d)
@@ -38,3 +45,4 @@ END {
 	for (b in names) if (count["before",b] && count["now",b])
 		printf "%-44s %12.0f %12.0f %8.2f %10d %10d\n", b, median("before", b), median("now", b), median("now", b) / median("before", b), allocs["before",b], allocs["now",b]
 }' "$tree/out" | sort
+uptime

@@ -175,7 +175,7 @@ compare() {
 	if cmp -s "$3" "$4"; then
 		note "$3: $with gives the same bytes"
 	elif ! sha256sum -c --quiet "$3.sum" >/dev/null 2>&1; then
-		note "$3: not of these sources any more: make plugins-checked-in"
+		note "$3: not of these sources any more: sh hack/guests.sh checked-in"
 	elif [ "$(sed -n '1s/# //p' "$3.sum")" = "$with" ]; then
 		fail "$3: $with gives other bytes than those that are checked in, of the same sources"
 	else

@@ -116,7 +116,7 @@ func needToolchain(t *testing.T, root, lang string) {
 		t.Skip("no rustc with the target wasm32-unknown-unknown (Debian: rustc libstd-rust-dev-wasm32)")
 	case "javascript":
 		if _, err := os.Stat(filepath.Join(root, "pkg/plugins/js/engine/quickjs.wasm")); err != nil {
-			t.Skip("no JavaScript engine (make jsengine)")
+			t.Skip("no JavaScript engine (sh hack/jsengine.sh)")
 		}
 	case "assemblyscript":
 		if _, err := exec.LookPath("npm"); err != nil {

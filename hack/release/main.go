@@ -1,4 +1,4 @@
-// Command release builds the artifacts of a release from a checkout. `make image` runs
+// Command release builds the artifacts of a release from a checkout. `make release` runs
 //
 //	go -C hack/release run . image -out FOLDER
 //
@@ -69,7 +69,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	var o options
 	flags.StringVar(&o.root, "root", "../..", "`FOLDER` of the checkout")
-	flags.StringVar(&o.out, "out", "", "`FOLDER` that gets the artifact")
+	flags.StringVar(&o.out, "out", "", "`FOLDER` that gets the artifact; default of image and release: dist/image and dist/release of the checkout")
 	flags.StringVar(&o.version, "version", "", "`VERSION` of the artifact; default: that of git describe")
 	defaults := "linux/amd64,linux/arm64"
 	if args[0] == "release" {
@@ -78,6 +78,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	platforms := flags.String("platforms", defaults, "`LIST` of OS/ARCHITECTURE")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
+	}
+	if o.out == "" && args[0] != "files" {
+		o.out = filepath.Join(o.root, "dist", args[0])
 	}
 	if o.out == "" || flags.NArg() > 0 {
 		return fmt.Errorf("%s needs -out FOLDER, and takes no arguments", args[0])

@@ -218,7 +218,7 @@ func checkBill(t *testing.T, release, name string) {
 	if _, err := os.Stat("../../pkg/plugins/js/engine/quickjs.wasm"); err == nil {
 		want = append(want, "pkg:npm/quickjs-wasi@3.6.2")
 	} else if os.Getenv("CI") != "" {
-		t.Logf("the JavaScript engine is missing, so the bill of materials is not checked for it (make jsengine): %v", err)
+		t.Logf("the JavaScript engine is missing, so the bill of materials is not checked for it (sh hack/jsengine.sh): %v", err)
 	}
 	var got []string
 	for _, c := range *bill.Components {

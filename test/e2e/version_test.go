@@ -61,7 +61,7 @@ func TestFirstList(t *testing.T) {
 	must.Succeed(t, err)
 	want := "v" + kubernetesVersion(t, file)
 	if !slices.ContainsFunc(built.Deps, func(m *debug.Module) bool { return m.Path == "k8s.io/kubernetes" && m.Version == want }) {
-		t.Fatalf("the sandbox does not contain Kubernetes %s of sandbox/%s: make test-versions", want, file)
+		t.Fatalf("the sandbox does not contain Kubernetes %s of sandbox/%s: make e2e KUBERNETES=oldest", want, file)
 	}
 
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)

@@ -1,5 +1,5 @@
-// Package fleet runs a fleet of real processes for the ledger test and for the demonstration of
-// `make fleet`: members and workers of the router's binary, with a sink that records their
+// Package fleet runs a fleet of real processes for the ledger test and for the demonstration, demo
+// below it: members and workers of the router's binary, with a sink that records their
 // deliveries. natstest has the NATS servers, sandboxtest the API server.
 package fleet
 

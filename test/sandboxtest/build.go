@@ -14,7 +14,7 @@ import (
 )
 
 // binaryVariable names another binary than bin/sandbox, of another version of Kubernetes, as
-// `make test-oldest` does.
+// `make e2e KUBERNETES=oldest` does.
 const binaryVariable = "SANDBOX"
 
 // ensureBinary returns the path of bin/sandbox. It builds the binary if it is missing or older than
@@ -60,7 +60,7 @@ func Binary(tb testing.TB) string {
 func build(bin, sources string) error {
 	fmt.Fprintf(os.Stderr, "sandboxtest: building %s; the first build takes minutes\n", bin)
 	// The flags of the Makefile: other flags would replace its build cache.
-	cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", bin, ".")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", bin, ".")
 	cmd.Dir = sources
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

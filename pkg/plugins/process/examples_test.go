@@ -65,7 +65,7 @@ func TestDocumentedMain(t *testing.T) {
 func TestExampleGo(t *testing.T) {
 	b := newBench(t)
 	file := filepath.Join(t.TempDir(), "native-go")
-	// the flags of `make plugins`
+	// the flags of `make build`
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, ".")
 	cmd.Dir = examples + "native-go"
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -74,7 +74,7 @@ func checkSums(t *testing.T, file string) {
 		content, err := os.ReadFile(root + name)
 		must.Succeed(t, err)
 		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != want {
-			t.Errorf("%s has changed: make plugins-checked-in", name)
+			t.Errorf("%s has changed: sh hack/guests.sh checked-in", name)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func (r *router) python(t testing.TB, script, more string) plugins.Handler {
 	}
 	module := examples + "command-python/python.wasm"
 	if _, err := os.Stat(module); err != nil {
-		t.Skip("no CPython for WASI (make python)")
+		t.Skip("no CPython for WASI (sh hack/python.sh)")
 	}
 	return r.open(t, fmt.Sprintf("module: %q\nargs: [/app/script.py]\nfiles: [{file: %q, to: /app/script.py}]\n%s", module, script, more))
 }

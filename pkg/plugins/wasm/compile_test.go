@@ -201,7 +201,7 @@ func BenchmarkCompile(b *testing.B) {
 	file := "../../../bin/plugins/restart-alert.wasm"
 	info, err := os.Stat(file)
 	if err != nil {
-		b.Skip("make plugins has not built the examples")
+		b.Skip("make build has not built the examples")
 	}
 	node := plugintest.Node(b, fmt.Sprintf("{module: %q}", file))
 	b.SetBytes(info.Size())

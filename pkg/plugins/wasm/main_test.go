@@ -55,7 +55,7 @@ func build(t testing.TB, source string) string {
 	}
 	// two folders may have the same name
 	file := filepath.Join(guests.dir, fmt.Sprint(len(guests.built), "-", filepath.Base(source), ".wasm"))
-	// the flags of `make plugins`, to share the build cache
+	// the flags of `make build`, to share the build cache
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-buildmode=c-shared", "-o", file, ".")
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off")
