@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/deltarouter/deltarouter/test/built"
 )
 
 // text returns the configuration file of a server.
@@ -63,15 +65,19 @@ func permissions(u User) string {
 // binary builds a version of nats-server, or the one in go.mod if it is empty, unless that was done
 // before, and returns its path. Test binaries that run at the same time take turns.
 func binary(version string) (string, error) {
+	const module = "github.com/nats-io/nats-server/v2"
 	root, err := repoRoot()
 	if err != nil {
 		return "", err
 	}
-	folder := filepath.Join(root, "bin")
+	if version == "" {
+		return built.Program{Dir: root, Package: module}.Build()
+	}
+	folder := filepath.Join(root, "bin", "nats-server-"+version)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return "", err
 	}
-	lock, err := os.OpenFile(filepath.Join(folder, ".nats-server.lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	lock, err := os.OpenFile(filepath.Join(root, "bin", ".nats-server.lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return "", err
 	}
@@ -79,22 +85,15 @@ func binary(version string) (string, error) {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
-	const module = "github.com/nats-io/nats-server/v2"
 	bin := filepath.Join(folder, "nats-server")
-	// go build leaves the file unchanged if it is up to date.
-	cmd := exec.Command("go", "build", "-trimpath", "-o", bin, module)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS=", "GOARCH=")
-	if version != "" {
-		folder = filepath.Join(folder, "nats-server-"+version)
-		if bin = filepath.Join(folder, "nats-server"); exists(bin) {
-			return bin, nil
-		}
-		cmd.Args = []string{"go", "install", "-trimpath", module + "@v" + version}
-		cmd.Env = append(cmd.Env, "GOBIN="+folder)
+	if exists(bin) {
+		return bin, nil
 	}
+	cmd := exec.Command("go", "install", "-trimpath", module+"@v"+version)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS=", "GOARCH=", "GOBIN="+folder)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build nats-server %s: %w\n%s", version, err, out)
+		return "", fmt.Errorf("go install nats-server %s: %w\n%s", version, err, out)
 	}
 	return bin, nil
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/built"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -38,15 +39,8 @@ func buildAndRun(m *testing.M) int {
 // Command returns a command of the built router. The caller runs it.
 func Command(args ...string) *exec.Cmd { return exec.Command(binary, args...) }
 
-// Guest builds an example plugin and returns the path of the module.
+// Guest returns the path of the module of an example plugin.
 func Guest(t *testing.T, name string) string {
 	t.Helper()
-	module := filepath.Join(t.TempDir(), name+".wasm")
-	build := exec.Command("go", "build", "-buildmode=c-shared", "-o", module, ".")
-	build.Dir = filepath.Join("..", "..", "examples", "plugins", name)
-	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", name, err, out)
-	}
-	return module
+	return built.Module(t, filepath.Join("..", "..", "examples", "plugins", name))
 }
