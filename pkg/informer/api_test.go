@@ -1,8 +1,10 @@
 package informer_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,12 +17,14 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/pipenet"
 )
 
 // api is an API server with one resource, v1/pods, that keeps the whole history of its objects.
 type api struct {
 	t      *testing.T
 	server *httptest.Server
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu        sync.Mutex
 	version   int
@@ -54,13 +58,14 @@ type change struct {
 func newAPI(t *testing.T) *api {
 	t.Helper()
 	a := &api{t: t, version: 100, cluster: "one", pods: map[string]pod{}, changed: make(chan struct{}), drop: make(chan struct{})}
-	a.server = httptest.NewServer(http.HandlerFunc(a.serve))
+	server, network := pipenet.Serve(http.HandlerFunc(a.serve))
+	a.server, a.dial = server, network.Dial
 	t.Cleanup(func() { a.dropWatches(); a.server.Close() })
 	return a
 }
 
 func (a *api) client() *informer.Client {
-	c, err := informer.NewClientFor(&rest.Config{Host: a.server.URL})
+	c, err := informer.NewClientFor(&rest.Config{Host: a.server.URL, Dial: a.dial})
 	must.Succeed(a.t, err)
 	a.t.Cleanup(c.Close)
 	return c

@@ -104,8 +104,8 @@ func TestIntents(t *testing.T) {
 	intend := func(d *disk, name, uid string) {
 		d.asked = append(d.asked, event.Identity(nil, event.Key{Namespace: "default", Name: name}, uid))
 	}
-	modes(t, func(t *testing.T, o options) {
-		t.Run("listed", func(t *testing.T) {
+	t.Run("listed", func(t *testing.T) {
+		modes(t, func(t *testing.T, o options) {
 			a, d := saved(t, o)
 			a.put("default/there", "web")
 			a.delete("default/a")
@@ -122,7 +122,9 @@ func TestIntents(t *testing.T) {
 				t.Errorf("on disk %v, intents %v", d.objects, d.uids())
 			}
 		})
-		t.Run("resumed", func(t *testing.T) {
+	})
+	t.Run("resumed", func(t *testing.T) {
+		modes(t, func(t *testing.T, o options) {
 			a, d := saved(t, o)
 			a.put("default/there", "web")
 			a.put("default/gone", "web")

@@ -10,7 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/internal/metrics"
@@ -257,7 +260,7 @@ func (r *rig) metric(texts ...string) float64 {
 // eventually polls a condition that has no signal.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline, tick := time.After(time.Minute), time.NewTicker(2*time.Millisecond)
+	deadline, tick := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		select {
@@ -275,4 +278,14 @@ func (s *sink) peek() []*event.Delta {
 	return slices.Clone(s.deltas)
 }
 
-func TestMain(m *testing.M) { leaks.Main(m) }
+// bubble is t.Run on the fake clock of testing/synctest: the seconds between two watches take no time.
+func bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+func TestMain(m *testing.M) {
+	// The second one waits for a millisecond since the last error, perhaps that of another clock.
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
+	leaks.Main(m)
+}

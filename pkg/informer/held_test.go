@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
@@ -38,88 +39,92 @@ func refuseQuestions(a *api) (allowed chan struct{}) {
 // under its name wait, in order. The source goes on, and its status names a waiting object.
 func TestHeldChanges(t *testing.T) {
 	// Guarantee: deleted-means-gone
-	a := newAPI(t)
-	for _, name := range []string{"away", "back", "gone", "other"} {
-		a.put("default/"+name, "web")
-	}
-	r := syncedRig(t, a, options{spec: informer.Spec{LabelSelector: "app=web"}})
-	r.sink.take()
-	allowed := refuseQuestions(a)
-	a.put("default/away", "db")
-	a.put("default/back", "db")
-	a.put("default/back", "web")
-	a.put("default/back", "web")
-	a.delete("default/gone")
-	a.put("default/gone", "web")
-	a.delete("default/gone")
-	a.put("default/other", "web")
-	a.dropWatches() // the open stream is no part of it
-	a.put("default/new", "web")
-	r.sink.want(t, false, "updated pods default/other", "added pods default/new")
-	r.named("the changes of default/away and of 2 others wait")
-	eventually(t, "the metric", func() bool { return r.metric("source_held_changes") == 7 })
-	close(allowed)
-	eventually(t, "all of it", func() bool { return len(r.sink.peek()) >= 7 })
-	got := r.sink.take()
-	for name, want := range map[string][]string{
-		"away": {"deselected pods default/away"},
-		"back": {"deselected pods default/back", "added pods default/back", "updated pods default/back"},
-		"gone": {"deleted pods default/gone", "added pods default/gone", "deleted pods default/gone"},
-	} {
-		if got := of(name, got); !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", name, got, want)
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		for _, name := range []string{"away", "back", "gone", "other"} {
+			a.put("default/"+name, "web")
 		}
-	}
-	eventually(t, "it is over", func() bool { s, _ := r.factory.Status("pods"); return s.Reason == "" })
-	if n := strings.Count(r.log.String(), "cannot list or watch"); n != 1 {
-		t.Errorf("%d log lines\n%s", n, r.log)
-	}
+		r := syncedRig(t, a, options{spec: informer.Spec{LabelSelector: "app=web"}})
+		r.sink.take()
+		allowed := refuseQuestions(a)
+		a.put("default/away", "db")
+		a.put("default/back", "db")
+		a.put("default/back", "web")
+		a.put("default/back", "web")
+		a.delete("default/gone")
+		a.put("default/gone", "web")
+		a.delete("default/gone")
+		a.put("default/other", "web")
+		a.dropWatches() // the open stream is no part of it
+		a.put("default/new", "web")
+		r.sink.want(t, false, "updated pods default/other", "added pods default/new")
+		r.named("the changes of default/away and of 2 others wait")
+		eventually(t, "the metric", func() bool { return r.metric("source_held_changes") == 7 })
+		close(allowed)
+		eventually(t, "all of it", func() bool { return len(r.sink.peek()) >= 7 })
+		got := r.sink.take()
+		for name, want := range map[string][]string{
+			"away": {"deselected pods default/away"},
+			"back": {"deselected pods default/back", "added pods default/back", "updated pods default/back"},
+			"gone": {"deleted pods default/gone", "added pods default/gone", "deleted pods default/gone"},
+		} {
+			if got := of(name, got); !slices.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", name, got, want)
+			}
+		}
+		eventually(t, "it is over", func() bool { s, _ := r.factory.Status("pods"); return s.Reason == "" })
+		if n := strings.Count(r.log.String(), "cannot list or watch"); n != 1 {
+			t.Errorf("%d log lines\n%s", n, r.log)
+		}
+	})
 }
 
 // One list answers about many objects that leave at once.
 func TestManyLeave(t *testing.T) {
-	const n = 400
-	a := newAPI(t)
-	for i := range n {
-		a.put(fmt.Sprintf("default/p%03d", i), "web")
-	}
-	r := syncedRig(t, a, options{spec: informer.Spec{LabelSelector: "app=web"}})
-	r.sink.take()
-	all := make(chan struct{})
-	a.onRequest(func(_ http.ResponseWriter, r *http.Request) bool {
-		if kindOf(r) == "GET" || kindOf(r) == "LIST" {
-			<-all
+	synctest.Test(t, func(t *testing.T) {
+		const n = 400
+		a := newAPI(t)
+		for i := range n {
+			a.put(fmt.Sprintf("default/p%03d", i), "web")
 		}
-		return false
+		r := syncedRig(t, a, options{spec: informer.Spec{LabelSelector: "app=web"}})
+		r.sink.take()
+		all := make(chan struct{})
+		a.onRequest(func(_ http.ResponseWriter, r *http.Request) bool {
+			if kindOf(r) == "GET" || kindOf(r) == "LIST" {
+				<-all
+			}
+			return false
+		})
+		for i := range n {
+			if key := fmt.Sprintf("default/p%03d", i); i%2 == 0 {
+				a.put(key, "db")
+			} else {
+				a.delete(key)
+			}
+		}
+		eventually(t, "all are held", func() bool { return r.metric("source_held_changes") == n })
+		close(all)
+		eventually(t, "all are told", func() bool { return len(r.sink.peek()) == n })
+		for _, d := range r.sink.peek() {
+			want := "deselected"
+			if d.Key().Name[3]%2 == 1 {
+				want = "deleted"
+			}
+			if d.Op.String() != want {
+				t.Errorf("%s, want %s", describe(d), want)
+			}
+		}
+		if gets, lists := a.seen("GET"), a.seen("LIST"); gets > 32 || lists > 3 {
+			t.Errorf("%d requests for single objects and %d lists", gets, lists)
+		}
 	})
-	for i := range n {
-		if key := fmt.Sprintf("default/p%03d", i); i%2 == 0 {
-			a.put(key, "db")
-		} else {
-			a.delete(key)
-		}
-	}
-	eventually(t, "all are held", func() bool { return r.metric("source_held_changes") == n })
-	close(all)
-	eventually(t, "all are told", func() bool { return len(r.sink.peek()) == n })
-	for _, d := range r.sink.peek() {
-		want := "deselected"
-		if d.Key().Name[3]%2 == 1 {
-			want = "deleted"
-		}
-		if d.Op.String() != want {
-			t.Errorf("%s, want %s", describe(d), want)
-		}
-	}
-	if gets, lists := a.seen("GET"), a.seen("LIST"); gets > 32 || lists > 3 {
-		t.Errorf("%d requests for single objects and %d lists", gets, lists)
-	}
 }
 
 // A restart repeats the changes that were held back, and loses none.
 func TestRestartWhileHeld(t *testing.T) {
 	for _, listed := range []bool{false, true} {
-		t.Run(fmt.Sprint(listed), func(t *testing.T) {
+		bubble(t, fmt.Sprint(listed), func(t *testing.T) {
 			a, d := newAPI(t), newDisk()
 			for _, name := range []string{"away", "gone", "other"} {
 				a.put("default/"+name, "web")

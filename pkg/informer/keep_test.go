@@ -63,7 +63,7 @@ const threeFields = `,"spec":{"x":%d,"y":%d,"z":0}`
 func keptModes(t *testing.T, test func(t *testing.T, o options)) {
 	t.Helper()
 	for name, config := range map[string]informer.Config{"streamed": {}, "paged": {PageSize: 2}} {
-		t.Run(name, func(t *testing.T) { test(t, options{config: config}) })
+		bubble(t, name, func(t *testing.T) { test(t, options{config: config}) })
 	}
 }
 

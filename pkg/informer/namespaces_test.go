@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -116,28 +117,30 @@ func holdList(s *spaces, path string, listed, goOn chan struct{}) func(http.Resp
 // resource was listed again and before that list is applied. The object is not taken for missing.
 func TestSelectedDuringList(t *testing.T) {
 	// Guarantee: namespace-selector
-	s := newSpaces(t)
-	s.namespaces.put("/a", "team")
-	s.namespaces.put("/b", "other")
-	s.put("a/p", "x")
-	r, _ := s.rig(t, informer.Config{PageSize: 100})
-	r.start()
-	r.synced()
-	s.awaitWatch()
-	r.sink.want(t, false, "added pods a/p initial")
-	listed, goOn := make(chan struct{}), make(chan struct{})
-	s.onPods(holdList(s, "/api/v1/pods", listed, goOn))
-	s.compact()
-	s.dropWatches()
-	<-listed
-	s.put("b/p", "x")
-	s.namespaces.put("/b", "team")
-	r.sink.want(t, false, "added pods b/p")
-	close(goOn)
-	eventually(t, "the list is applied", func() bool { return strings.Contains(r.log.String(), "listed again") })
-	s.put("a/mark", "x")
-	s.put("b/mark", "x")
-	r.sink.want(t, false, "added pods a/mark", "added pods b/mark")
+	synctest.Test(t, func(t *testing.T) {
+		s := newSpaces(t)
+		s.namespaces.put("/a", "team")
+		s.namespaces.put("/b", "other")
+		s.put("a/p", "x")
+		r, _ := s.rig(t, informer.Config{PageSize: 100})
+		r.start()
+		r.synced()
+		s.awaitWatch()
+		r.sink.want(t, false, "added pods a/p initial")
+		listed, goOn := make(chan struct{}), make(chan struct{})
+		s.onPods(holdList(s, "/api/v1/pods", listed, goOn))
+		s.compact()
+		s.dropWatches()
+		<-listed
+		s.put("b/p", "x")
+		s.namespaces.put("/b", "team")
+		r.sink.want(t, false, "added pods b/p")
+		close(goOn)
+		eventually(t, "the list is applied", func() bool { return strings.Contains(r.log.String(), "listed again") })
+		s.put("a/mark", "x")
+		s.put("b/mark", "x")
+		r.sink.want(t, false, "added pods a/mark", "added pods b/mark")
+	})
 }
 
 // TestHalfFollowedNamespaces: a crash came after the objects had followed a change of a namespace,
@@ -155,7 +158,7 @@ func TestHalfFollowedNamespaces(t *testing.T) {
 		"unchanged, with an object that is gone":          {[]string{"a"}, []string{"a/p"}, nil},
 		"left, and an object was deleted in it meanwhile": {[]string{"a", "b"}, []string{"a/p", "b/gone"}, []string{"deleted pods b/gone"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			s := newSpaces(t)
 			for _, n := range []string{"a", "b"} {
 				s.namespaces.put("/"+n, "team")

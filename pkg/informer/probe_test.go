@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -115,7 +116,7 @@ func TestPatrol(t *testing.T) {
 		"moved":   func(a *api) { a.exchange("two", 500, podsOf("two", 401, "a", "d")) },
 		"rewound": func(a *api) { a.exchange("one", 102, podsOf("one", 101, "a", "d")) },
 	} {
-		t.Run(reason, func(t *testing.T) {
+		bubble(t, reason, func(t *testing.T) {
 			a := newAPI(t)
 			a.exchange("one", 103, podsOf("one", 101, "a", "b", "c"))
 			r := syncedRig(t, a, options{config: informer.Config{ProbeInterval: 20 * time.Millisecond}})
@@ -147,24 +148,26 @@ func TestPatrol(t *testing.T) {
 // A probe requests the latest state: an older one may come from a replica that lags behind. It has
 // no selectors, with which it would cost the API server a search.
 func TestProbeIsQuorumRead(t *testing.T) {
-	a := newAPI(t)
-	a.put("default/a", "web")
-	queries := make(chan string, 1000)
-	a.onRequest(func(_ http.ResponseWriter, r *http.Request) bool {
-		if kindOf(r) == "PROBE" {
-			queries <- r.URL.RawQuery
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.put("default/a", "web")
+		queries := make(chan string, 1000)
+		a.onRequest(func(_ http.ResponseWriter, r *http.Request) bool {
+			if kindOf(r) == "PROBE" {
+				queries <- r.URL.RawQuery
+			}
+			return false
+		})
+		syncedRig(t, a, options{
+			spec: informer.Spec{LabelSelector: "app=web"}, config: informer.Config{ProbeInterval: 10 * time.Millisecond},
+		})
+		a.dropWatches()
+		for range 5 {
+			if got := <-queries; got != "limit=1" {
+				t.Errorf("probed with %s", got)
+			}
 		}
-		return false
 	})
-	syncedRig(t, a, options{
-		spec: informer.Spec{LabelSelector: "app=web"}, config: informer.Config{ProbeInterval: 10 * time.Millisecond},
-	})
-	a.dropWatches()
-	for range 5 {
-		if got := <-queries; got != "limit=1" {
-			t.Errorf("probed with %s", got)
-		}
-	}
 }
 
 // A client that may not read the identity of the cluster continues without it, with one log line.
@@ -219,7 +222,7 @@ func TestIdentityIsShared(t *testing.T) {
 // refusal, and its end.
 func TestRefusedWhileOpen(t *testing.T) {
 	for reason, code := range map[string]int{"Forbidden": 403, "Unauthorized": 401, "ServiceUnavailable": 503} {
-		t.Run(reason, func(t *testing.T) {
+		bubble(t, reason, func(t *testing.T) {
 			a := newAPI(t)
 			a.put("default/a", "web")
 			r := syncedRig(t, a, options{config: informer.Config{ProbeInterval: 20 * time.Millisecond}})
@@ -286,18 +289,20 @@ func TestProbeOfName(t *testing.T) {
 
 // TestSlowProbe: probes without an answer do not keep a watch from being opened.
 func TestSlowProbe(t *testing.T) {
-	a := newAPI(t)
-	a.put("default/a", "web")
-	r := syncedRig(t, a, options{config: informer.Config{HeaderTimeout: 500 * time.Millisecond}})
-	r.sink.take()
-	a.onRequest(func(_ http.ResponseWriter, r *http.Request) bool {
-		if kindOf(r) != "PROBE" {
-			return false
-		}
-		<-r.Context().Done()
-		return true
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.put("default/a", "web")
+		r := syncedRig(t, a, options{config: informer.Config{HeaderTimeout: 500 * time.Millisecond}})
+		r.sink.take()
+		a.onRequest(func(_ http.ResponseWriter, r *http.Request) bool {
+			if kindOf(r) != "PROBE" {
+				return false
+			}
+			<-r.Context().Done()
+			return true
+		})
+		a.dropWatches()
+		a.put("default/a", "db")
+		r.sink.want(t, false, "updated pods default/a")
 	})
-	a.dropWatches()
-	a.put("default/a", "db")
-	r.sink.want(t, false, "updated pods default/a")
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -34,39 +35,41 @@ func recordProbes(a *api, answer func(w http.ResponseWriter, r *http.Request) bo
 // TestProbesAreShared: the watches of a resource share their probes, also with different
 // namespaces and selectors. A probe without an answer does not keep them from being opened.
 func TestProbesAreShared(t *testing.T) {
-	a := newAPI(t)
-	a.put("default/a", "web")
-	r := newRig(t, a, options{config: informer.Config{HeaderTimeout: time.Hour}})
-	const watches = 40
-	for i := range watches - 1 {
-		spec := informer.Spec{Namespace: fmt.Sprint("ns-", i/2), LabelSelector: []string{"", "app=web"}[i%2]}
-		spec.Resource.Version, spec.Resource.Resource = "v1", "pods"
-		r.factory.Watch(spec, newMemory(), informer.Source{Name: fmt.Sprint("source-", i)})
-	}
-	r.start()
-	open := func() bool {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return a.watching == watches
-	}
-	eventually(t, "all watches are open", open)
-	release := make(chan struct{})
-	paths := recordProbes(a, func(_ http.ResponseWriter, r *http.Request) bool {
-		if kindOf(r) == "PROBE" {
-			<-release
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.put("default/a", "web")
+		r := newRig(t, a, options{config: informer.Config{HeaderTimeout: time.Hour}})
+		const watches = 40
+		for i := range watches - 1 {
+			spec := informer.Spec{Namespace: fmt.Sprint("ns-", i/2), LabelSelector: []string{"", "app=web"}[i%2]}
+			spec.Resource.Version, spec.Resource.Resource = "v1", "pods"
+			r.factory.Watch(spec, newMemory(), informer.Source{Name: fmt.Sprint("source-", i)})
 		}
-		return false
+		r.start()
+		open := func() bool {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return a.watching == watches
+		}
+		eventually(t, "all watches are open", open)
+		release := make(chan struct{})
+		paths := recordProbes(a, func(_ http.ResponseWriter, r *http.Request) bool {
+			if kindOf(r) == "PROBE" {
+				<-release
+			}
+			return false
+		})
+		before := a.seen("WATCH")
+		a.dropWatches()
+		eventually(t, "all watches are open again", func() bool { return a.seen("WATCH") == before+watches && open() })
+		close(release)
+		eventually(t, "a second probe", func() bool { return len(paths()) > 1 })
+		r.stop()
+		got := paths()
+		if len(got) > watches/4 || slices.ContainsFunc(got, func(path string) bool { return path != "/api/v1/pods" }) {
+			t.Errorf("%d watches sent %d probes: %v", watches, len(got), got)
+		}
 	})
-	before := a.seen("WATCH")
-	a.dropWatches()
-	eventually(t, "all watches are open again", func() bool { return a.seen("WATCH") == before+watches && open() })
-	close(release)
-	eventually(t, "a second probe", func() bool { return len(paths()) > 1 })
-	r.stop()
-	got := paths()
-	if len(got) > watches/4 || slices.ContainsFunc(got, func(path string) bool { return path != "/api/v1/pods" }) {
-		t.Errorf("%d watches sent %d probes: %v", watches, len(got), got)
-	}
 }
 
 // TestProbesOfNamespaces: the watches of a namespace share their probes. Those of several share
@@ -82,7 +85,7 @@ func TestProbesOfNamespaces(t *testing.T) {
 		"allowed": {second: "other", answer: `{"status":{"allowed":true}}`, wants: []string{""}},
 		"refused": {second: "other", answer: `{"status":{"allowed":true}}`, refused: true, wants: []string{"default", "other"}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			a := newAPI(t)
 			a.exchange("one", 103, podsOf("one", 101, "a", "b"))
 			paths := recordProbes(a, func(w http.ResponseWriter, r *http.Request) bool {
@@ -142,8 +145,8 @@ func TestLostDeletes(t *testing.T) {
 		"deleted":   {func(a *api) { a.lose("default/b") }, "deleted pods default/b stale"},
 		"uncounted": {func(a *api) { a.setUncounted(1) }, ""}, // the number of the API server is wrong
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		bubble(t, name, func(t *testing.T) {
+
 			a := newAPI(t)
 			for _, pod := range []string{"a", "b", "c"} {
 				a.put("default/"+pod, "web")

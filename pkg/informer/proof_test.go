@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -23,8 +24,8 @@ func TestBarrenWatches(t *testing.T) {
 		"error":  {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(busy)) }, "starting"},
 		"silent": {func(w http.ResponseWriter, r *http.Request) { w.(http.Flusher).Flush(); <-r.Context().Done() }, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		bubble(t, name, func(t *testing.T) {
+
 			a := newAPI(t)
 			a.put("default/a", "web")
 			r := syncedRig(t, a, options{config: informer.Config{ProbeInterval: 20 * time.Millisecond, Unproven: 50 * time.Millisecond}})
@@ -74,25 +75,27 @@ func TestSilentWatchUpToDate(t *testing.T) {
 
 // TestUnproven: answers to probes are no proof that changes arrive.
 func TestUnproven(t *testing.T) {
-	a := newAPI(t)
-	a.put("default/a", "web")
-	r := syncedRig(t, a, options{config: informer.Config{ProbeInterval: 10 * time.Millisecond}})
-	var once sync.Once
-	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
-		if kindOf(r) != "WATCH" {
-			return false
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.put("default/a", "web")
+		r := syncedRig(t, a, options{config: informer.Config{ProbeInterval: 10 * time.Millisecond}})
+		var once sync.Once
+		a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+			if kindOf(r) != "WATCH" {
+				return false
+			}
+			once.Do(func() { a.put("default/b", "web") })
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return true
+		})
+		a.dropWatches()
+		eventually(t, "the metric grows", func() bool { return r.metric("source_unproven_seconds", "pods") > 1 })
+		if contact := r.metric("source_last_contact_seconds", "pods"); contact >= r.metric("source_unproven_seconds", "pods") {
+			t.Errorf("last contact %v s ago", contact)
 		}
-		once.Do(func() { a.put("default/b", "web") })
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-		return true
+		if log := r.log.String(); strings.Contains(log, "cannot list or watch") {
+			t.Errorf("a reason although the silence is short:\n%s", log)
+		}
 	})
-	a.dropWatches()
-	eventually(t, "the metric grows", func() bool { return r.metric("source_unproven_seconds", "pods") > 1 })
-	if contact := r.metric("source_last_contact_seconds", "pods"); contact >= r.metric("source_unproven_seconds", "pods") {
-		t.Errorf("last contact %v s ago", contact)
-	}
-	if log := r.log.String(); strings.Contains(log, "cannot list or watch") {
-		t.Errorf("a reason although the silence is short:\n%s", log)
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -58,25 +59,27 @@ func TestRelist(t *testing.T) {
 // TestRelistBeforeResuming: a watch that has not yet resumed from its saved state gives the attempt
 // up.
 func TestRelistBeforeResuming(t *testing.T) {
-	a, d := saved(t, options{})
-	var down atomic.Bool
-	down.Store(true)
-	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
-		fails := down.Load() && kindOf(r) != "DISCOVERY"
-		if fails {
-			http.Error(w, "starting", http.StatusServiceUnavailable)
+	synctest.Test(t, func(t *testing.T) {
+		a, d := saved(t, options{})
+		var down atomic.Bool
+		down.Store(true)
+		a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+			fails := down.Load() && kindOf(r) != "DISCOVERY"
+			if fails {
+				http.Error(w, "starting", http.StatusServiceUnavailable)
+			}
+			return fails
+		})
+		r := restart(t, a, options{}, d)
+		eventually(t, "it fails", func() bool { s, _ := r.factory.Status("pods"); return strings.Contains(s.Reason, "503") })
+		if _, err := r.factory.Relist(t.Context(), "pods"); err == nil || !strings.Contains(err.Error(), "cannot be listed now") {
+			t.Errorf("error is %v", err)
 		}
-		return fails
+		a.rewind(200, nil)
+		down.Store(false)
+		r.sink.want(t, true, "deleted pods default/a stale", "deleted pods default/b stale", "deleted pods default/c stale")
+		r.synced()
 	})
-	r := restart(t, a, options{}, d)
-	eventually(t, "it fails", func() bool { s, _ := r.factory.Status("pods"); return strings.Contains(s.Reason, "503") })
-	if _, err := r.factory.Relist(t.Context(), "pods"); err == nil || !strings.Contains(err.Error(), "cannot be listed now") {
-		t.Errorf("error is %v", err)
-	}
-	a.rewind(200, nil)
-	down.Store(false)
-	r.sink.want(t, true, "deleted pods default/a stale", "deleted pods default/b stale", "deleted pods default/c stale")
-	r.synced()
 }
 
 // TestResyncAsked: all cached objects are emitted once more, for the named source, in a round for

@@ -159,8 +159,8 @@ func saved(t *testing.T, o options) (*api, *disk) {
 func modes(t *testing.T, test func(t *testing.T, o options)) {
 	t.Helper()
 	for name, config := range map[string]informer.Config{"streamed": {}, "paged": {PageSize: 2}} {
-		t.Run(name, func(t *testing.T) { test(t, options{config: config}) })
-		t.Run(name+", restored later", func(t *testing.T) { test(t, options{config: config, later: &later{}}) })
+		bubble(t, name, func(t *testing.T) { test(t, options{config: config}) })
+		bubble(t, name+", restored later", func(t *testing.T) { test(t, options{config: config, later: &later{}}) })
 	}
 }
 
@@ -260,15 +260,15 @@ func TestRestartExpired(t *testing.T) {
 		}
 	}
 	modes(t, func(t *testing.T, o options) { test(t, o, false) })
-	t.Run("in the stream", func(t *testing.T) { test(t, options{}, true) })
+	bubble(t, "in the stream", func(t *testing.T) { test(t, options{}, true) })
 }
 
 // A list that was applied in part is listed again. Its new objects are not initial, unless it was
 // the first list.
 func TestRestartInList(t *testing.T) {
-	modes(t, func(t *testing.T, o options) {
-		for name, first := range map[string]bool{"the first": true, "another": false} {
-			t.Run(name, func(t *testing.T) {
+	for name, first := range map[string]bool{"the first": true, "another": false} {
+		t.Run(name, func(t *testing.T) {
+			modes(t, func(t *testing.T, o options) {
 				a, d := saved(t, o)
 				d.relisting = true
 				initial := ""
@@ -285,8 +285,8 @@ func TestRestartInList(t *testing.T) {
 					t.Errorf("changes %+v", c)
 				}
 			})
-		}
-	})
+		})
+	}
 }
 
 // A cut in the middle of a list records that.
@@ -324,8 +324,8 @@ func TestWentBack(t *testing.T) {
 		"default/b": {namespace: "default", name: "b", uid: "uid-0", version: 61},
 	}
 	want := []string{"updated pods default/a", "deleted pods default/b stale", "added pods default/b", "deleted pods default/c stale"}
-	modes(t, func(t *testing.T, o options) {
-		t.Run("while down", func(t *testing.T) {
+	t.Run("while down", func(t *testing.T) {
+		modes(t, func(t *testing.T, o options) {
 			a, d := saved(t, o)
 			a.rewind(70, older)
 			r := restart(t, a, o, d)
@@ -335,7 +335,9 @@ func TestWentBack(t *testing.T) {
 				t.Errorf("fed %s", r.watch.Applied())
 			}
 		})
-		t.Run("while running", func(t *testing.T) {
+	})
+	t.Run("while running", func(t *testing.T) {
+		modes(t, func(t *testing.T, o options) {
 			a, d := saved(t, o)
 			r := restart(t, a, o, d)
 			r.synced()
@@ -423,7 +425,7 @@ func TestRestartWithoutResource(t *testing.T) {
 		r = restart(t, a, o, d)
 		r.sink.want(t, true, "added pods default/a", "added pods default/b", "added pods default/c")
 	})
-	t.Run("never there", func(t *testing.T) {
+	bubble(t, "never there", func(t *testing.T) {
 		a, d := newAPI(t), newDisk()
 		a.setResources(gone)
 		r := restart(t, a, options{}, d)
@@ -435,7 +437,7 @@ func TestRestartWithoutResource(t *testing.T) {
 		r.sink.want(t, false, "added pods default/a")
 		r.synced()
 	})
-	t.Run("for a moment", func(t *testing.T) {
+	bubble(t, "for a moment", func(t *testing.T) {
 		a, d := saved(t, options{})
 		var asked atomic.Int32
 		a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {

@@ -13,7 +13,7 @@ import (
 // are tried again, with longer waits.
 func TestSlowObjects(t *testing.T) {
 	for name, served := range map[string]string{"stream": "WATCHLIST", "list": "LIST"} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			a := newAPI(t)
 			a.put("default/a", "web")
 			a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {

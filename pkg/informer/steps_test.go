@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -40,7 +41,7 @@ func TestReasonOfStep(t *testing.T) {
 		"forbidden":   {all[2:], inStream(http.StatusForbidden, "Forbidden", "no rights"), true, "no rights"},
 		"login":       {all[1:], page(http.StatusOK, "<html>log in</html>"), false, "does a proxy before it ask for a login"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			a := newAPI(t)
 			a.put("default/a", "web")
 			o := options{config: informer.Config{ProbeInterval: 10 * time.Millisecond}}
@@ -87,24 +88,26 @@ func TestReasonOfStep(t *testing.T) {
 // TestNoReason: what happens in normal operation is no reason once it is over, also without an
 // event.
 func TestNoReason(t *testing.T) {
-	a := newAPI(t)
-	a.put("default/a", "web")
-	r := syncedRig(t, a, options{config: informer.Config{ProbeInterval: 10 * time.Millisecond}})
-	a.onRequest(func(w http.ResponseWriter, req *http.Request) bool {
-		if kindOf(req) != "WATCH" || a.seen("WATCH") > 1 {
-			return false
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(t)
+		a.put("default/a", "web")
+		r := syncedRig(t, a, options{config: informer.Config{ProbeInterval: 10 * time.Millisecond}})
+		a.onRequest(func(w http.ResponseWriter, req *http.Request) bool {
+			if kindOf(req) != "WATCH" || a.seen("WATCH") > 1 {
+				return false
+			}
+			fmt.Fprint(w, `{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"busy","reason":"TooManyRequests","code":429}}`+"\n")
+			return true
+		})
+		a.dropWatches()
+		eventually(t, "a reason", func() bool { return strings.Contains(r.log.String(), "err=busy") })
+		eventually(t, "it is over", func() bool { s, _ := r.factory.Status("pods"); return s.Reason == "" })
+		a.compact()
+		a.dropWatches()
+		eventually(t, "relist counted", func() bool { return r.metric("source_relists_total", "expired") == 1 })
+		eventually(t, "it is over", func() bool { s, _ := r.factory.Status("pods"); return s.Reason == "" })
+		if n := strings.Count(r.log.String(), "cannot list or watch"); n != 1 {
+			t.Errorf("%d warnings, want one: %s", n, r.log)
 		}
-		fmt.Fprint(w, `{"type":"ERROR","object":{"kind":"Status","status":"Failure","message":"busy","reason":"TooManyRequests","code":429}}`+"\n")
-		return true
 	})
-	a.dropWatches()
-	eventually(t, "a reason", func() bool { return strings.Contains(r.log.String(), "err=busy") })
-	eventually(t, "it is over", func() bool { s, _ := r.factory.Status("pods"); return s.Reason == "" })
-	a.compact()
-	a.dropWatches()
-	eventually(t, "relist counted", func() bool { return r.metric("source_relists_total", "expired") == 1 })
-	eventually(t, "it is over", func() bool { s, _ := r.factory.Status("pods"); return s.Reason == "" })
-	if n := strings.Count(r.log.String(), "cannot list or watch"); n != 1 {
-		t.Errorf("%d warnings, want one: %s", n, r.log)
-	}
 }

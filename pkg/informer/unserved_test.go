@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -93,76 +94,84 @@ func (r *rig) named(text string) {
 // A version that is no longer served does not concern the objects: those that another version has
 // are not deleted, and deletions there are detected.
 func TestVersionNotServed(t *testing.T) {
-	a, d, r := unservedRig(t)
-	d.set(http.StatusOK, "v2")
-	a.dropWatches()
-	r.named("version v1 is not served any more, v2 is: write resource: ex.com/v2/pods")
-	if s, _ := r.factory.Status("pods"); !s.Refused {
-		t.Error("it is not said that waiting does not help")
-	}
-	a.delete("default/b")
-	r.sink.want(t, false, "deleted pods default/b stale")
-	a.put("default/a", "db")
-	d.set(http.StatusOK, "v1", "v2")
-	r.sink.want(t, false, "updated pods default/a")
+	synctest.Test(t, func(t *testing.T) {
+		a, d, r := unservedRig(t)
+		d.set(http.StatusOK, "v2")
+		a.dropWatches()
+		r.named("version v1 is not served any more, v2 is: write resource: ex.com/v2/pods")
+		if s, _ := r.factory.Status("pods"); !s.Refused {
+			t.Error("it is not said that waiting does not help")
+		}
+		a.delete("default/b")
+		r.sink.want(t, false, "deleted pods default/b stale")
+		a.put("default/a", "db")
+		d.set(http.StatusOK, "v1", "v2")
+		r.sink.want(t, false, "updated pods default/a")
+	})
 }
 
 // As long as its definition exists, no object is deleted of a resource that is served in no
 // version.
 func TestDefinitionExists(t *testing.T) {
 	// Guarantee: version-not-served
-	a, d, r := unservedRig(t)
-	d.set(http.StatusOK)
-	a.dropWatches()
-	r.named("its CustomResourceDefinition exists, and serves no version of it")
-	if got := r.sink.take(); len(got) > 0 {
-		t.Errorf("got %v", got)
-	}
-	d.set(http.StatusOK, "v1")
-	a.put("default/c", "web")
-	r.sink.want(t, false, "added pods default/c")
-	d.set(http.StatusNotFound)
-	a.dropWatches()
-	r.sink.want(t, true, "deleted pods default/a stale", "deleted pods default/b stale", "deleted pods default/c stale")
+	synctest.Test(t, func(t *testing.T) {
+		a, d, r := unservedRig(t)
+		d.set(http.StatusOK)
+		a.dropWatches()
+		r.named("its CustomResourceDefinition exists, and serves no version of it")
+		if got := r.sink.take(); len(got) > 0 {
+			t.Errorf("got %v", got)
+		}
+		d.set(http.StatusOK, "v1")
+		a.put("default/c", "web")
+		r.sink.want(t, false, "added pods default/c")
+		d.set(http.StatusNotFound)
+		a.dropWatches()
+		r.sink.want(t, true, "deleted pods default/a stale", "deleted pods default/b stale", "deleted pods default/c stale")
+	})
 }
 
 // If the definition may not be read, a resource that is served in no version is gone.
 func TestDefinitionForbidden(t *testing.T) {
-	a, d, r := unservedRig(t)
-	d.set(http.StatusForbidden)
-	a.dropWatches()
-	r.sink.want(t, true, "deleted pods default/a stale", "deleted pods default/b stale")
+	synctest.Test(t, func(t *testing.T) {
+		a, d, r := unservedRig(t)
+		d.set(http.StatusForbidden)
+		a.dropWatches()
+		r.sink.want(t, true, "deleted pods default/a stale", "deleted pods default/b stale")
+	})
 }
 
 // TestAbsentResource: as long as a resource does not exist, only the list of groups is requested,
 // which all such sources share. The resource is found when it comes.
 func TestAbsentResource(t *testing.T) {
-	a, d := newAPI(t), &definition{exists: http.StatusNotFound}
-	a.put("default/a", "web")
-	var mu sync.Mutex
-	var paths []string
-	a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
-		mu.Lock()
-		paths = append(paths, r.URL.Path)
-		mu.Unlock()
-		return d.intercept(w, r)
+	synctest.Test(t, func(t *testing.T) {
+		a, d := newAPI(t), &definition{exists: http.StatusNotFound}
+		a.put("default/a", "web")
+		var mu sync.Mutex
+		var paths []string
+		a.onRequest(func(w http.ResponseWriter, r *http.Request) bool {
+			mu.Lock()
+			paths = append(paths, r.URL.Path)
+			mu.Unlock()
+			return d.intercept(w, r)
+		})
+		o := options{}
+		o.spec.Resource = schema.GroupVersionResource{Group: "ex.com", Version: "v1", Resource: "pods"}
+		r := newRig(t, a, o)
+		r.start()
+		requested := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(paths)
+		}
+		eventually(t, "requests", func() bool { return len(requested()) > 20 })
+		if got := requested()[10:]; slices.ContainsFunc(got, func(path string) bool { return path != "/apis" }) {
+			t.Errorf("requested %v", got)
+		}
+		r.named("does not exist (yet)")
+		d.set(http.StatusOK, "v1")
+		r.sink.want(t, false, "added pods default/a")
 	})
-	o := options{}
-	o.spec.Resource = schema.GroupVersionResource{Group: "ex.com", Version: "v1", Resource: "pods"}
-	r := newRig(t, a, o)
-	r.start()
-	requested := func() []string {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Clone(paths)
-	}
-	eventually(t, "requests", func() bool { return len(requested()) > 20 })
-	if got := requested()[10:]; slices.ContainsFunc(got, func(path string) bool { return path != "/apis" }) {
-		t.Errorf("requested %v", got)
-	}
-	r.named("does not exist (yet)")
-	d.set(http.StatusOK, "v1")
-	r.sink.want(t, false, "added pods default/a")
 }
 
 // If an API server temporarily does not serve a resource that its discovery has, the watch resumes

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -59,7 +60,7 @@ func TestLifeOfObjects(t *testing.T) {
 // differences become deltas.
 func TestGap(t *testing.T) {
 	for name, config := range map[string]informer.Config{"streamed": {}, "paged": {PageSize: 2}} {
-		t.Run(name, func(t *testing.T) {
+		bubble(t, name, func(t *testing.T) {
 			a := newAPI(t)
 			for _, name := range []string{"same", "changed", "recreated", "gone"} {
 				a.put("default/"+name, "web")
@@ -166,28 +167,30 @@ func TestCacheIdentity(t *testing.T) {
 // A watch that keeps only identities keeps no more of its first list, unless someone takes the
 // initial deltas. Later deltas have whole objects.
 func TestCacheIdentityInitial(t *testing.T) {
-	for _, size := range []int64{0, 1} {
-		for _, taken := range []bool{true, false} {
-			a := newAPI(t)
-			a.put("default/a", "web", `,"spec":{"x":1}`)
-			r := syncedRig(t, a, options{spec: informer.Spec{Cache: config.CacheIdentity}, config: informer.Config{
-				PageSize: size, TakesInitial: func(source string) bool { return taken || source != "pods" },
-			}})
-			a.put("default/b", "web", `,"spec":{"x":1}`)
-			a.put("default/a", "web", `,"spec":{"x":2}`)
-			eventually(t, "three deltas", func() bool { return len(r.sink.peek()) == 3 })
-			a.compact() // the next list is not the first
-			a.dropWatches()
-			a.put("default/c", "web", `,"spec":{"x":1}`)
-			eventually(t, "the next list", func() bool { return len(r.sink.peek()) == 4 })
-			for i, d := range r.sink.peek() {
-				if whole := d.New.Raw().Path("spec", "x") != ""; whole != (taken || i > 0) {
-					t.Errorf("page size %d, taken: %v, delta %v: %s", size, taken, d, d.New.JSON())
+	synctest.Test(t, func(t *testing.T) {
+		for _, size := range []int64{0, 1} {
+			for _, taken := range []bool{true, false} {
+				a := newAPI(t)
+				a.put("default/a", "web", `,"spec":{"x":1}`)
+				r := syncedRig(t, a, options{spec: informer.Spec{Cache: config.CacheIdentity}, config: informer.Config{
+					PageSize: size, TakesInitial: func(source string) bool { return taken || source != "pods" },
+				}})
+				a.put("default/b", "web", `,"spec":{"x":1}`)
+				a.put("default/a", "web", `,"spec":{"x":2}`)
+				eventually(t, "three deltas", func() bool { return len(r.sink.peek()) == 3 })
+				a.compact() // the next list is not the first
+				a.dropWatches()
+				a.put("default/c", "web", `,"spec":{"x":1}`)
+				eventually(t, "the next list", func() bool { return len(r.sink.peek()) == 4 })
+				for i, d := range r.sink.peek() {
+					if whole := d.New.Raw().Path("spec", "x") != ""; whole != (taken || i > 0) {
+						t.Errorf("page size %d, taken: %v, delta %v: %s", size, taken, d, d.New.JSON())
+					}
 				}
+				r.stop()
 			}
-			r.stop()
 		}
-	}
+	})
 }
 
 func TestCacheMetadata(t *testing.T) {
