@@ -1,10 +1,15 @@
 package routertest
 
 import (
+	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/deltarouter/deltarouter/test/built"
@@ -19,25 +24,87 @@ var binary string
 func Main(m *testing.M) { os.Exit(buildAndRun(m)) }
 
 func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "deltarouter-")
+	root, err := filepath.Abs("../..")
+	if err == nil {
+		binary, err = build(root)
+	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintf(os.Stderr, "building the router: %v\n", err)
 		return 1
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	binary = filepath.Join(dir, "router")
-	// The flags of the Makefile, to share its cache.
-	build := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", binary, "../../cmd/router")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building the router: %v\n%s", err, out)
+	if err := runAtOnce(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return sandboxtest.Wrap(m).Run()
 }
 
+// atOnce is the number of parallel tests. It is more than a processor can run, since they spend
+// most of their time waiting: for a cut, for a backoff, for a Lease to expire.
+const atOnce = 6
+
+// runAtOnce sets the number of parallel tests. -parallel on the command line has precedence.
+func runAtOnce() error {
+	const name = "test.parallel"
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+	if given {
+		return nil
+	}
+	return flag.Set(name, strconv.Itoa(atOnce))
+}
+
+// build builds bin/tests/router, which all packages share: the go command leaves it as it is if
+// nothing has changed, and replaces it otherwise, so that a running router keeps its file. Packages
+// that are tested at the same time build one after another.
+func build(root string) (file string, err error) {
+	dir := filepath.Join(root, "bin", "tests")
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, ".router.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = lock.Close() }() // drops the lock
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	file = filepath.Join(dir, "router")
+	// The flags of the Makefile, to share its cache.
+	command := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-o", file, "./cmd/router")
+	command.Dir, command.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := command.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return file, nil
+}
+
 // Command returns a command of the built router. The caller runs it.
-func Command(args ...string) *exec.Cmd { return exec.Command(binary, args...) }
+func Command(args ...string) *exec.Cmd {
+	noteSources()
+	return exec.Command(binary, args...)
+}
+
+// noteSources opens the folders of the router's sources, once. The go command notes what a test
+// opens, a folder with the times and sizes of its files, and does not repeat the cached result of a
+// test after their change: no test imports the router.
+var noteSources = sync.OnceFunc(func() {
+	root := filepath.Join(filepath.Dir(binary), "..", "..")
+	for _, sources := range []string{"go.mod", "cmd/router", "internal", "pkg", "proto"} {
+		_ = filepath.WalkDir(filepath.Join(root, sources), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.IsDir() && sources != "go.mod" {
+				return err
+			}
+			folder, err := os.Open(path)
+			if err == nil {
+				_ = folder.Close()
+			}
+			return err
+		})
+	}
+})
 
 // Guest returns the path of the module of an example plugin.
 func Guest(t *testing.T, name string) string {
