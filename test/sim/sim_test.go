@@ -9,7 +9,8 @@
 // is delivered, and compares the deliveries with the history (oracle_test.go): docs/GUARANTEES.md
 // lists the guarantees.
 //
-//	go test ./test/sim                                   10,000 schedules (200 under the race detector)
+//	go test ./test/sim                                   1,000 schedules (100 under the race detector)
+//	EFFORT=full go test ./test/sim                       10,000 schedules (1,000), or with soak 1,000,000 (20,000)
 //	go test ./test/sim -rapid.checks=1000000             any number
 //	go test ./test/sim -sim.timed=false                  no rules about time (when, for, every, limit, debounce, batch.by, maxAge)
 //	go test ./test/sim -rapid.seed=N                     the schedules of a reported failure
@@ -38,6 +39,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -47,31 +49,22 @@ var (
 	timed = flag.Bool("sim.timed", true, "more than a third of the schedules have a route with a rule about time")
 )
 
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if err := choose(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
+// schedules is the number of schedules at the efforts fast, full and soak. Under the race detector
+// a schedule takes ten times as long.
+func schedules() (fast, full, soak int) {
+	if effort.Race {
+		return 100, 1000, 20_000
 	}
+	return 1000, 10_000, 1_000_000
+}
+
+func TestMain(m *testing.M) {
+	effort.Checks(schedules())
 	debug.SetGCPercent(1000)
 	// client-go slows down errors by a clock that all bubbles share, although each begins in the
 	// same year.
 	utilruntime.ErrorHandlers = nil
 	leaks.Main(m)
-}
-
-// choose sets the number of schedules unless a flag sets it.
-func choose() error {
-	set := false
-	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "rapid.checks" })
-	if set || os.Getenv("RAPID_CHECKS") != "" {
-		return nil
-	}
-	n := "10000"
-	if raceDetector || testing.Short() {
-		n = "200"
-	}
-	return flag.Set("rapid.checks", n)
 }
 
 // folder returns a folder in memory, if the system has one.
