@@ -136,7 +136,7 @@ func (l *lives) quiet(t *testing.T) {
 		return l.s.RequestCount(t, "LIST", "configmaps"), probes, others
 	}
 	counted, probes, others := lists()
-	before, watched := l.hook.count(), routertest.Lists(t, l.s, "configmaps")
+	before, watched := l.hook.count(), routertest.Lists(t, l.s, "configmaps", l.ns)
 	for _, what := range []string{"", "o-last"} {
 		r := l.start(t)
 		r.Ready(t)
@@ -160,7 +160,7 @@ func (l *lives) quiet(t *testing.T) {
 		c, p, _ := lists()
 		return c-counted == p-probes
 	})
-	if _, _, o := lists(); o != others || routertest.Lists(t, l.s, "configmaps") != watched {
-		t.Errorf("%d lists after a clean stop, want none", o-others+routertest.Lists(t, l.s, "configmaps")-watched)
+	if _, _, o := lists(); o != others || routertest.Lists(t, l.s, "configmaps", l.ns) != watched {
+		t.Errorf("%d lists after a clean stop, want none", o-others+routertest.Lists(t, l.s, "configmaps", l.ns)-watched)
 	}
 }

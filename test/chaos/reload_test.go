@@ -179,7 +179,7 @@ func TestReloads(t *testing.T) {
 	}
 	load.stop()
 	load.check(t, r, m, ns, fmt.Sprintf("named%d", last))
-	if n := routertest.Lists(t, s, "configmaps"); n != 1 {
+	if n := routertest.Lists(t, s, "configmaps", ns); n != 1 {
 		t.Errorf("config maps were listed %d times, want once", n)
 	}
 	watches := s.Requests(t, func(q sandboxtest.Request) bool { return q.Resource == "configmaps" && q.Verb == "watch" })

@@ -33,7 +33,7 @@ routes:
 	for _, end := range []string{"stopped", "killed"} {
 		r := routertest.StartFile(t, file)
 		r.Ready(t)
-		before := routertest.Lists(t, s, "configmaps")
+		before := routertest.Lists(t, s, "configmaps", ns)
 		maps.Make(routertest.ConfigMap("mark-"+end, "1"))
 		r.Expect(t, "all added "+ns+"/mark-"+end)
 		if end == "stopped" {
@@ -52,7 +52,7 @@ routes:
 		if len(events) != 2 {
 			t.Errorf("%s: got %q, want two events", end, routertest.Summary(events))
 		}
-		if n := routertest.Lists(t, s, "configmaps") - before; n != 0 {
+		if n := routertest.Lists(t, s, "configmaps", ns) - before; n != 0 {
 			t.Errorf("%s: %d lists, want none", end, n)
 		}
 		again.Kill(t)

@@ -31,7 +31,8 @@ func checkConnect(t *testing.T, file string) (stdout, stderr string, code int) {
 // needs it, and prints roles with exactly these rights. After they are applied, it finds nothing,
 // and the router runs.
 func TestCheckAccess(t *testing.T) {
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	t.Parallel()
+	s := sandboxtest.Start(t).WithUser(t)
 	ns, other := s.Namespace(t), s.Namespace(t)
 	s.Grant(t, ns, "", []string{"configmaps"}, []string{"get", "list", "watch"})
 	s.Grant(t, ns, "apps", []string{"deployments"}, []string{"list"})

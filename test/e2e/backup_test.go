@@ -17,6 +17,7 @@ import (
 // position of the backup, so the changes after it come again, with the same ids, and no others.
 func TestBackupRestored(t *testing.T) {
 	// Guarantee: backup
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`sources: {maps: {resource: v1/configmaps, namespaces: %s}}

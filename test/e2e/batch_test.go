@@ -18,8 +18,8 @@ import (
 // busy arrive in one request, in order.
 func TestBatchOfOneObject(t *testing.T) {
 	// Guarantee: key-order-in-batch
-	s := sandboxtest.New(t, sandboxtest.Options{})
-	ns := s.Namespace(t)
+	t.Parallel()
+	s, ns := sandboxtest.StartNamespace(t)
 	var mu sync.Mutex
 	var requests [][]string
 	busy := make(chan struct{})

@@ -145,6 +145,7 @@ func otlpBroker(t *testing.T) *broker {
 // becomes available and must get each event once, while the others wait.
 func TestBrokersDown(t *testing.T) {
 	// Guarantee: broker-down
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	names := []string{"nats", "kafka", "otlp"}
 	brokers := map[string]*broker{"nats": natsBroker(t), "kafka": kafkaBroker(t), "otlp": otlpBroker(t)}

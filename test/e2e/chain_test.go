@@ -78,6 +78,7 @@ func sum(all []chainEvent) (what []string, ids map[string]int) {
 // router is killed at any moment, or a reload changes a target.
 func TestChainRoutes(t *testing.T) {
 	// Guarantee: chain-delivery, chain-kept
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
 	module, err := filepath.Abs("../../sdk/conformance/c/summary.wasm")
@@ -148,6 +149,7 @@ func TestChainRoutes(t *testing.T) {
 // later events; earlier ones stay at the old target. Each event is delivered once.
 func TestChainRoutesExchanged(t *testing.T) {
 	// Guarantee: reload-chain
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
 	h.answer(http.StatusServiceUnavailable)
@@ -205,6 +207,7 @@ routes:
 // the status names it, and that nothing is lost.
 func TestChainRouteIsFull(t *testing.T) {
 	// Guarantee: chain-delivery
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
 	h.answer(http.StatusServiceUnavailable)

@@ -39,6 +39,7 @@ routes:
 // must have the new name, and the checkpoint must have the route by its id.
 func TestChainRouteRenamed(t *testing.T) {
 	// Guarantee: reload-backlog
+	t.Parallel()
 	s := sandboxtest.Start(t)
 	for _, by := range []string{"reload", "restart", "kill"} {
 		t.Run(by, func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
@@ -24,6 +25,7 @@ routes:
 
 func TestCreateUpdateDelete(t *testing.T) {
 	// Guarantee: at-least-once, delete-and-recreate
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns))
 	r.Ready(t)
@@ -89,6 +91,7 @@ func checkPayloads(t *testing.T, events []routertest.Event) {
 }
 
 func TestStatusPatchReachesTheGuest(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	s.Apply(t, ns, pod("web", "n1", "", 0))
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
@@ -122,6 +125,7 @@ routes:
 
 // TestByUser uses client-go's classical index: pods by the comma-separated annotation users.
 func TestByUser(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	s.Apply(t, ns, pod("one", "n1", "ernie,bert", 0)+pod("two", "n2", "bert,oscar", 0)+pod("three", "n1", "ernie,elmo", 0)+pod("four", "n1", "", 0))
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
@@ -161,6 +165,7 @@ routes:
 
 func TestDeselectedIsNotDeleted(t *testing.T) {
 	// Guarantee: deleted-means-gone
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	maps.Make(routertest.ConfigMap("a", "1", "app=web"))
@@ -185,6 +190,7 @@ routes:
 }
 
 func TestExisting(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	maps.Make(routertest.ConfigMap("there", "1"))
@@ -204,6 +210,7 @@ routes:
 }
 
 func TestMetadataAndIdentity(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
@@ -232,6 +239,7 @@ routes:
 
 func TestSecretsDataStaysOut(t *testing.T) {
 	// Guarantee: secrets-redacted
+	t.Parallel()
 	const canary = "Y2FuYXJ5LWluLXRoZS1jb2FsLW1pbmU="
 	s, ns := sandboxtest.StartNamespace(t)
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
@@ -265,7 +273,8 @@ data: {t: %[1]s}
 }
 
 func TestManyObjects(t *testing.T) {
-	const n = 2000
+	t.Parallel()
+	n := effort.Rounds(500, 2000, 10_000)
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	for i := range n {

@@ -77,6 +77,7 @@ func restrictedNamespace(t *testing.T, s *sandboxtest.Sandbox) (ns string) {
 // unknown field, and that it admits the pods of the StatefulSets, of the workers and of helm test
 // under the Pod Security Standard restricted.
 func TestChartManifests(t *testing.T) {
+	t.Parallel()
 	s := sandboxtest.Start(t)
 	definitions, err := os.ReadFile("testdata/monitoring-crds.yaml")
 	must.Succeed(t, err)
@@ -112,6 +113,7 @@ func TestChartManifests(t *testing.T) {
 // TestChartRights shows that the chart takes the rights in the form that router rbac -o helm-values
 // prints, and that the sets of values of the chart have exactly those of their configurations.
 func TestChartRights(t *testing.T) {
+	t.Parallel()
 	for file, namespace := range map[string]string{
 		chartGoldens + "/minimal.values.yaml": "chart-release", chartGoldens + "/rbac.values.yaml": "chart-release",
 		chartGoldens + "/monitoring.values.yaml": "chart-release", chartGoldens + "/hardened.values.yaml": "chart-release",
@@ -181,17 +183,20 @@ func podOfSet(t *testing.T, set *unstructured.Unstructured) *unstructured.Unstru
 // of a rendered chart: it gets the changes of all its sources and creates Events, and the API
 // server refuses none of its requests. A change of the ConfigMap needs no restart.
 func TestChartAccount(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	apps := s.Namespace(t)
 	mounted := &mount{dir: t.TempDir(), text: installAccount(t, s, ns, apps)}
 	mounted.write(t)
-	t.Setenv("POD_NAMESPACE", ns)
-	t.Setenv("POD_NAME", "deltarouter-0")
-	t.Setenv("DELTAROUTER_CONFIG", mounted.dir)
+	routertest.Setenv(t, "POD_NAMESPACE", ns)
+	routertest.Setenv(t, "POD_NAME", "deltarouter-0")
+	routertest.Setenv(t, "DELTAROUTER_CONFIG", mounted.dir)
 
 	// A new role works a moment after it was created.
 	routertest.Poll(t, "check -connect, as helm test runs it, to find nothing", func() bool {
-		out, err := routertest.Command("check", "-connect").CombinedOutput()
+		check := routertest.Command("check", "-connect")
+		check.Env = routertest.Environ(t)
+		out, err := check.CombinedOutput()
 		t.Logf("%s", out)
 		return err == nil
 	})

@@ -67,6 +67,7 @@ func readSpecs(t *testing.T, file string, into any) {
 // schema checks, accepts valid routes, and rejects those with a mistake for the reason that the
 // rule has.
 func TestRouteResources(t *testing.T) {
+	t.Parallel()
 	s, routes, clusterRoutes := definedRoutes(t)
 	for _, name := range []string{"routes", "clusterroutes"} {
 		definitionIsSound(t, s, name+".deltarouter.io")

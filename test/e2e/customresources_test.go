@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
@@ -58,6 +59,7 @@ func awaitCondition(t *testing.T, client dynamic.ResourceInterface, name, condit
 // deleted. A route of the file is not affected.
 func TestRoutesOfObjects(t *testing.T) {
 	// Guarantee: objects
+	t.Parallel()
 	s, _, _ := definedRoutes(t)
 	ns, other := s.Namespace(t), s.Namespace(t)
 	client := s.Dynamic().Resource(routeResource).Namespace(ns)
@@ -99,11 +101,12 @@ customResources: {routes: {namespaces: [%[1]s], sources: [maps], sinks: [out]}}
 	}
 }
 
-// TestManyRoutesOfObjects shows that 500 routes come and go while a route of the file loses no
+// TestManyRoutesOfObjects shows that many routes come and go while a route of the file loses no
 // delta, that each of them delivers, and that their status becomes true.
 func TestManyRoutesOfObjects(t *testing.T) {
 	// Guarantee: objects
-	const many = 500
+	t.Parallel()
+	many := effort.Rounds(100, 500, 500)
 	s, _, _ := definedRoutes(t)
 	ns := s.Namespace(t)
 	client := s.Dynamic().Resource(routeResource).Namespace(ns)
@@ -180,6 +183,7 @@ func ready(t *testing.T, client dynamic.ResourceInterface) (n int) {
 // either.
 func TestObjectsWithoutAPIServer(t *testing.T) {
 	// Guarantee: objects-offline
+	t.Parallel()
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	printed, err := routertest.Command("crds").Output()
 	must.Succeed(t, err)

@@ -29,6 +29,7 @@ func dlq(t *testing.T, file string, args ...string) string {
 // delivered after the webhook is repaired.
 func TestDeadLetters(t *testing.T) {
 	// Guarantee: dead-letters-kept, dead-letter-retry
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
 	dir := t.TempDir()

@@ -16,11 +16,13 @@ import (
 
 func TestCRDComesAndGoes(t *testing.T) {
 	// Guarantee: missing-resource
-	s := sandboxtest.New(t, sandboxtest.Options{})
-	ns := s.Namespace(t)
+	t.Parallel()
+	s, ns := sandboxtest.StartNamespace(t)
+	group := ns + ".example.org" // of this test alone
+	definition := strings.ReplaceAll(gizmoDefinition, "example.org", group)
 	r := routertest.Start(t, s.Kubeconfig(), `
 sources:
-  gizmos: {resource: example.org/v1/gizmos}
+  gizmos: {resource: `+group+`/v1/gizmos}
   maps: {resource: v1/configmaps}
 routes:
   - {name: gizmos, from: gizmos, to: out}
@@ -28,21 +30,22 @@ routes:
 	if body := r.Ready(t); !strings.Contains(body, "gizmos") {
 		t.Errorf("/readyz does not name the source whose resource is missing:\n%s", body)
 	}
-	s.Apply(t, ns, gizmoDefinition)
-	s.Apply(t, ns, "apiVersion: example.org/v1\nkind: Gizmo\nmetadata: {name: g}\nspec: {size: 1}\n---\n")
+	s.Apply(t, ns, definition)
+	s.Apply(t, ns, "apiVersion: "+group+"/v1\nkind: Gizmo\nmetadata: {name: g}\nspec: {size: 1}\n---\n")
 	r.Expect(t, "gizmos added "+ns+"/g")
 
 	definitions := s.Dynamic().Resource(definitionResource)
-	remove(t, definitions, "gizmos.example.org")
+	remove(t, definitions, "gizmos."+group)
 	r.Expect(t, "gizmos deleted "+ns+"/g")
 
-	routertest.Poll(t, "the definition to be gone", func() bool { return !exists(t, definitions, "gizmos.example.org") })
-	s.Apply(t, ns, gizmoDefinition)
-	s.Apply(t, ns, "apiVersion: example.org/v1\nkind: Gizmo\nmetadata: {name: again}\nspec: {size: 1}\n---\n")
+	routertest.Poll(t, "the definition to be gone", func() bool { return !exists(t, definitions, "gizmos."+group) })
+	s.Apply(t, ns, definition)
+	s.Apply(t, ns, "apiVersion: "+group+"/v1\nkind: Gizmo\nmetadata: {name: again}\nspec: {size: 1}\n---\n")
 	r.Expect(t, "gizmos added "+ns+"/again")
 }
 
 func TestOneForbiddenOfThree(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	s.Grant(t, ns, "", []string{"configmaps", "services"}, []string{"get", "list", "watch"})
 	r := routertest.StartFile(t, routertest.InstallAPI(t, s.LimitedKubeconfig(), fmt.Sprintf(`
@@ -77,13 +80,15 @@ routes:
 // served again.
 func TestVersionNotServed(t *testing.T) {
 	// Guarantee: version-not-served
-	s := sandboxtest.New(t, sandboxtest.Options{})
-	ns := s.Namespace(t)
+	t.Parallel()
+	s, ns := sandboxtest.StartNamespace(t)
+	group := ns + ".example.org" // of this test alone
+	definition := strings.ReplaceAll(gizmoDefinition, "example.org", group)
 	const both = "      schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}}\n"
-	s.Apply(t, ns, strings.Replace(gizmoDefinition, both, both+"    - name: v2\n      served: true\n      storage: false\n"+both, 1))
-	s.Apply(t, ns, "apiVersion: example.org/v1\nkind: Gizmo\nmetadata: {name: g}\nspec: {size: 1}\n---\n")
+	s.Apply(t, ns, strings.Replace(definition, both, both+"    - name: v2\n      served: true\n      storage: false\n"+both, 1))
+	s.Apply(t, ns, "apiVersion: "+group+"/v1\nkind: Gizmo\nmetadata: {name: g}\nspec: {size: 1}\n---\n")
 	r := routertest.Start(t, s.Kubeconfig(), `
-sources: {gizmos: {resource: example.org/v1/gizmos}}
+sources: {gizmos: {resource: `+group+`/v1/gizmos}}
 routes: [{name: gizmos, from: gizmos, to: out, existing: deliver}]
 `)
 	want := []string{"gizmos added " + ns + "/g"}
@@ -92,16 +97,16 @@ routes: [{name: gizmos, from: gizmos, to: out, existing: deliver}]
 	serve := func(served bool) {
 		t.Helper()
 		patch := fmt.Sprintf(`[{"op": "replace", "path": "/spec/versions/0/served", "value": %v}]`, served)
-		if _, err := s.Dynamic().Resource(definitionResource).Patch(t.Context(), "gizmos.example.org", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		if _, err := s.Dynamic().Resource(definitionResource).Patch(t.Context(), "gizmos."+group, types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	serve(false)
 	routertest.Poll(t, "the reason in the log", func() bool {
-		return strings.Contains(r.Log(), "version v1 is not served any more, v2 is: write resource: example.org/v2/gizmos")
+		return strings.Contains(r.Log(), "version v1 is not served any more, v2 is: write resource: "+group+"/v2/gizmos")
 	})
 	serve(true)
-	gizmos := s.Dynamic().Resource(schema.GroupVersionResource{Group: "example.org", Version: "v2", Resource: "gizmos"}).Namespace(ns)
+	gizmos := s.Dynamic().Resource(schema.GroupVersionResource{Group: group, Version: "v2", Resource: "gizmos"}).Namespace(ns)
 	if _, err := gizmos.Patch(t.Context(), "g", types.MergePatchType, []byte(`{"spec":{"size":2}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}

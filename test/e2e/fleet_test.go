@@ -18,6 +18,7 @@ import (
 // and renews its Lease, and that each rule is needed.
 func TestFleetRights(t *testing.T) {
 	// Guarantee: rbac-exact
+	t.Parallel()
 	c := natstest.Start(t, natstest.Config{Servers: 1})
 	s := sandboxtest.Start(t)
 	g := newGranted(t, s, rbacCase{
@@ -27,8 +28,8 @@ func TestFleetRights(t *testing.T) {
 			"routes: [{name: r, from: s, ops: [added], existing: deliver, to: out}]\n",
 		events: added,
 	})
-	t.Setenv("POD_NAMESPACE", g.ns)
-	t.Setenv("POD_NAME", "deltarouter-0")
+	routertest.Setenv(t, "POD_NAMESPACE", g.ns)
+	routertest.Setenv(t, "POD_NAME", "deltarouter-0")
 	g.runsWithout403(t)
 	for _, q := range s.Requests(t, nil) {
 		if q.User == g.user && q.Code == 403 {
@@ -41,8 +42,9 @@ func TestFleetRights(t *testing.T) {
 // TestFleetPermissions shows that a leader, a standby and a worker do their work as users of NATS
 // with exactly the permissions that router check -connect prints.
 func TestFleetPermissions(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
-	t.Setenv("POD_NAMESPACE", ns)
+	routertest.Setenv(t, "POD_NAMESPACE", ns)
 	names := fleet.NamesOf("test")
 	c := natstest.Start(t, natstest.Config{More: fmt.Sprintf("authorization { users [\n{user: member, password: p, %s}\n{user: worker, password: p, %s}\n] }\n",
 		fleet.Permissions(names, fleet.Member), fleet.Permissions(names, fleet.Worker))})
@@ -72,7 +74,9 @@ routes:
 	worker.Expect(t, "shared added "+ns+"/work")
 	standby.WaitLog(t, "a snapshot of the leader", func(log string) bool { return strings.Contains(log, "snapshot") })
 	// The leader's user lacks the permissions of a worker.
-	out, err := routertest.Command("check", "-connect", "-config", file("checked.yaml", "member")).CombinedOutput()
+	check := routertest.Command("check", "-connect", "-config", file("checked.yaml", "member"))
+	check.Env = routertest.Environ(t)
+	out, err := check.CombinedOutput()
 	for _, want := range []string{"the router lacks permissions in NATS: ", "publish $JS.ACK.DR_test_WORK.>", "# The permissions of the leader, the standby and the workers in NATS"} {
 		if err == nil || !strings.Contains(string(out), want) {
 			t.Errorf("check -connect says not %q but %v: %s", want, err, out)

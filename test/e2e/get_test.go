@@ -36,6 +36,7 @@ routes: [{name: all, from: [maps, plain, secret], to: out}]
 // those of the API server.
 func TestGet(t *testing.T) {
 	// Guarantee: get-consistent
+	t.Parallel()
 	s := sandboxtest.Start(t)
 	one, two := s.Namespace(t), s.Namespace(t)
 	names := make([]string, 0, 6)
@@ -156,6 +157,7 @@ func reindexed(t *testing.T, r *routertest.Router, file, config string) {
 // an expression, even if the router has them.
 func TestGetSecrets(t *testing.T) {
 	// Guarantee: secrets-redacted, api-no-secrets
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	secrets := routertest.Use(t, s, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, ns)
 	const token = "aHVudGVyMg=="

@@ -65,6 +65,7 @@ func (w *watching) expect(t *testing.T, want ...string) {
 // Secret. An interrupt ends a watch without an error, and a reload ends it with one.
 func TestGetWatch(t *testing.T) {
 	// Guarantee: get-watch, api-no-secrets
+	t.Parallel()
 	s, one := sandboxtest.StartNamespace(t)
 	maps, secrets := routertest.Use(t, s, routertest.ConfigMaps, one), routertest.Use(t, s, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, one)
 	maps.Make(routertest.ConfigMap("m0", "0", "app=web"))

@@ -70,6 +70,7 @@ func replayed(t *testing.T, file string, args ...string) {
 // reload with a good module.
 func TestHostileHandler(t *testing.T) {
 	// Guarantee: broken-handler, call-replay
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yaml")

@@ -83,6 +83,7 @@ func (p *inPod) router(t *testing.T, kubeconfig string, args ...string) (out str
 // and the errors name the remedy.
 func TestInPod(t *testing.T) {
 	// Guarantee: cli-in-pod
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	maps.Make(routertest.ConfigMap("m0", "0"))
@@ -141,6 +142,7 @@ func TestInPod(t *testing.T) {
 // TestInPodRights shows that the API server decides who reaches a router, and that create on
 // pods/portforward is the right to it. A user with this right alone gets no WebSocket.
 func TestInPodRights(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	p := startInPod(t, s, ns, "")
 	for _, c := range []struct {
@@ -174,6 +176,7 @@ func TestInPodRights(t *testing.T) {
 // by the token, or by the client certificate, with -in and with the other ways to it.
 func TestInPodAccess(t *testing.T) {
 	// Guarantee: cli-in-pod
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	authority, dir := sinktest.NewAuthority(t), t.TempDir()
 	ca := sinktest.File(t, "ca.crt", authority.PEM)

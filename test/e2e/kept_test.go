@@ -16,6 +16,7 @@ import (
 // the configuration that read other fields: while the router runs, and while it does not.
 func TestKeptFields(t *testing.T) {
 	// Guarantee: cache-auto, cache-auto-reload
+	t.Parallel()
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)

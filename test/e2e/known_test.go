@@ -37,6 +37,7 @@ func rewrite(t *testing.T, file, from, to string) {
 // SIGKILL before any of it is saved.
 func TestRouteAddedWhileDown(t *testing.T) {
 	// Guarantee: new-route
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	for _, name := range []string{"a", "b", "gone"} {
@@ -100,6 +101,7 @@ func TestRouteAddedWhileDown(t *testing.T) {
 // TestSourceChangedWhileDown changes the name or selector of a source while the router is down. The
 // source must learn and forget objects without deltas, except for a new route.
 func TestSourceChangedWhileDown(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	m.Make(routertest.ConfigMap("web", "1", "app=web"))
@@ -144,6 +146,7 @@ routes:
 // with its id, under another name. It must keep its backlog, and not get earlier deltas again.
 func TestRouteReturns(t *testing.T) {
 	// Guarantee: removed-route
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	m.Make(routertest.ConfigMap("before", "1"))
@@ -194,6 +197,7 @@ func TestRouteReturns(t *testing.T) {
 // was removed later is not.
 func TestRouteReturnsLate(t *testing.T) {
 	// Guarantee: removed-route
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	m.Make(routertest.ConfigMap("a", "1"))

@@ -20,6 +20,7 @@ import (
 // goes on too.
 func TestWritesThatSetOffTheirRoute(t *testing.T) {
 	// Guarantee: kubernetes-limits
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	const config = `
 sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}}
@@ -86,6 +87,7 @@ routes:
 // when the server is back, and that routes to other sinks do not wait.
 func TestWritesToAClusterThatIsDown(t *testing.T) {
 	// Guarantee: kubernetes-down
+	t.Parallel()
 	source, target := sandboxtest.Start(t), sandboxtest.New(t, sandboxtest.Options{})
 	ns, there := source.Namespace(t), target.Namespace(t)
 	r := routertest.Start(t, source.Kubeconfig(), fmt.Sprintf(`

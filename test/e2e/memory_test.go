@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
@@ -77,6 +78,7 @@ func (c counter) set(name, value string) (version string) {
 // configuration.
 func TestHandlersRemember(t *testing.T) {
 	// Guarantee: kv-kept
+	t.Parallel()
 	c := newCounter(t)
 	const byValue, byOther = "object.data.value", `object.data.value + "z"`
 	file := filepath.Join(t.TempDir(), "config.yaml")
@@ -114,10 +116,12 @@ func TestHandlersRemember(t *testing.T) {
 // a delta exist, or the delta is repeated.
 func TestHandlersRememberKill(t *testing.T) {
 	// Guarantee: kv-ahead
+	t.Parallel()
 	c := newCounter(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	must.Succeed(t, os.WriteFile(file, []byte(c.config("object.data.value")), 0o600))
-	const objects, kills = 10, 4
+	const objects = 10
+	kills := effort.Rounds(2, 4, 40)
 	seen := make(map[string]map[string]bool) // delivered versions by object
 	for i := range objects {
 		name := fmt.Sprintf("c%d", i)

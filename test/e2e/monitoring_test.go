@@ -21,6 +21,7 @@ var rare = []string{"deltarouter_source_relists_total", "deltarouter_guests_ende
 // router with every kind of metric: with classic histograms and with native ones. Each query must
 // have a result.
 func TestDashboard(t *testing.T) {
+	t.Parallel()
 	prometheustest.Program(t, "prometheus")
 	queries := dashboardQueries(t)
 	s, ns := sandboxtest.StartNamespace(t)

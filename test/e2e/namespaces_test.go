@@ -119,6 +119,7 @@ func (g *team) install(config string) (file string) {
 // one that leaves are deselected; and a deleted namespace takes its objects along as deleted.
 func TestNamespaceSelector(t *testing.T) {
 	// Guarantee: namespace-selector
+	t.Parallel()
 	g := newTeam(t, sandboxtest.Start(t))
 	g.begin("a", true)
 	g.begin("b", false)
@@ -189,6 +190,7 @@ func TestNamespaceSelector(t *testing.T) {
 // was dropped meanwhile.
 func TestNamespacesAfterRestart(t *testing.T) {
 	// Guarantee: namespace-selector
+	t.Parallel()
 	for _, compacted := range []bool{false, true} { // without it the router is killed
 		t.Run(fmt.Sprintf("compacted=%t", compacted), func(t *testing.T) {
 			s := sandboxtest.Start(t)
@@ -224,7 +226,7 @@ func TestNamespacesAfterRestart(t *testing.T) {
 				s.StopAPIServer(t)
 				s.StartAPIServer(t)
 			}
-			before := routertest.Lists(t, s, "configmaps")
+			before := routertest.Lists(t, s, "configmaps", g.name)
 			r = routertest.StartFile(t, file)
 			g.seen = 0
 			g.expect(r, g.want("updated", "stays"), g.want("deselected", "leaves"), g.want("deleted", "ends"),
@@ -233,7 +235,7 @@ func TestNamespacesAfterRestart(t *testing.T) {
 			g.change("new", "2")
 			g.expect(r, g.want("updated", "late"), g.want("updated", "new"))
 			// Two new namespaces are listed.
-			if n := routertest.Lists(t, s, "configmaps") - before; !compacted && n > 3 {
+			if n := routertest.Lists(t, s, "configmaps", g.name) - before; !compacted && n > 3 {
 				t.Errorf("%d lists", n)
 			}
 		})
@@ -243,6 +245,7 @@ func TestNamespacesAfterRestart(t *testing.T) {
 // TestNamespaceSelectorReloaded: another selector is another watch. The objects of the former one
 // are forgotten without a delta, and those of the new one exist already.
 func TestNamespaceSelectorReloaded(t *testing.T) {
+	t.Parallel()
 	g := newTeam(t, sandboxtest.Start(t))
 	g.begin("a", true)
 	g.begin("b", false)
@@ -269,7 +272,8 @@ func TestNamespaceSelectorReloaded(t *testing.T) {
 // TestNamespacesForbidden: a router that may not watch namespaces names the reason, and begins once
 // it may.
 func TestNamespacesForbidden(t *testing.T) {
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	t.Parallel()
+	s := sandboxtest.Start(t).WithUser(t)
 	g := newTeam(t, s)
 	g.begin("a", true)
 	g.put("a")

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
@@ -43,6 +44,7 @@ func childrenOf(t *testing.T, parent int) (pids []int) {
 // configuration that it refuses neither starts nor replaces a running one.
 func TestNativePlugin(t *testing.T) {
 	// Guarantee: plugin-crash, module-digest
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	dir := t.TempDir()
 	program := filepath.Join(dir, "plugins", "native-go")
@@ -80,11 +82,12 @@ routes: [{name: counted, from: maps, handler: count, to: out, concurrency: 1, ba
 	}
 	routertest.Exchange(t, file, config)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
-	const n, kills = 60, 10
+	const each = 6 // changes for a kill
+	n := each * effort.Rounds(3, 10, 50)
 	killed := map[int]bool{}
 	for i := range n {
 		maps.Make(routertest.ConfigMap(fmt.Sprintf("m%02d", i), "1"))
-		if i%(n/kills) > 0 {
+		if i%each > 0 {
 			continue
 		}
 		routertest.Poll(t, "a process that was not killed yet", func() bool {

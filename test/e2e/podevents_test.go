@@ -19,15 +19,16 @@ import (
 // TestPodEvents shows that the router creates Events on its pod: about a rejected start, a rejected
 // reload, a refused source, a paused route and dead letters, and that they contain no objects.
 func TestPodEvents(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	pods := routertest.Use(t, s, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, ns)
 	pod := pods.Make(&unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "router"},
 		"spec": map[string]any{"containers": []any{map[string]any{"name": "router", "image": "router"}}},
 	}})
-	t.Setenv("POD_NAMESPACE", ns)
-	t.Setenv("POD_NAME", "router")
-	t.Setenv("POD_UID", string(pod.GetUID()))
+	routertest.Setenv(t, "POD_NAMESPACE", ns)
+	routertest.Setenv(t, "POD_NAME", "router")
+	routertest.Setenv(t, "POD_UID", string(pod.GetUID()))
 	created := func(reason string) (messages []string) {
 		list, err := s.Dynamic().Resource(schema.GroupVersionResource{Version: "v1", Resource: "events"}).Namespace(ns).List(t.Context(), metav1.ListOptions{})
 		must.Succeed(t, err)
@@ -68,7 +69,9 @@ routes:
 	write := func(text string) { must.Succeed(t, os.WriteFile(file, []byte(text), 0o600)) }
 
 	write(text + "  - {name: wrong, from: absent, to: out}\n")
-	if out, err := routertest.Command("-config", file).CombinedOutput(); err == nil {
+	rejected := routertest.Command("-config", file)
+	rejected.Env = routertest.Environ(t)
+	if out, err := rejected.CombinedOutput(); err == nil {
 		t.Fatalf("the router starts: %s", out)
 	}
 	expect("ConfigRejected", `the router does not start: `+file)

@@ -42,6 +42,7 @@ import (
 // rules, the check of the rights finds exactly this rule missing.
 func TestGeneratedRights(t *testing.T) {
 	// Guarantee: rbac-exact
+	t.Parallel()
 	s, _, _ := definedRoutes(t)
 	s.Apply(t, "", gears)
 	var mu sync.Mutex

@@ -23,6 +23,7 @@ import (
 // roles do: with them, the router makes the write.
 func TestRightsBesideVerb(t *testing.T) {
 	// Guarantee: rbac-exact
+	t.Parallel()
 	s := sandboxtest.Start(t)
 	const rbacGroup, rbacV1 = "rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1"
 	for _, c := range []struct {

@@ -140,6 +140,7 @@ func ids(events []routertest.Event) map[string][]string {
 // as the router had in the cluster, in the order of each object. This includes a recording whose
 // recorder was killed. No recording contains the data of a Secret.
 func TestRecordAndReplay(t *testing.T) {
+	t.Parallel()
 	const secret, dropped = "aHVudGVyMmh1bnRlcjI", "nobody-shall-see-this"
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -255,6 +256,7 @@ func sameIDs(a, b map[string][]string) bool {
 // TestRecordToStdout shows that a recording of one source ends by itself after its time, and goes
 // to standard output as plain lines.
 func TestRecordToStdout(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("one", "1"))
 	config := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`

@@ -24,6 +24,7 @@ import (
 // removed route that returns, and the settings that cannot change.
 func TestReloadedRoutes(t *testing.T) {
 	// Guarantee: removed-route, new-route
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	m.Make(routertest.ConfigMap("before", "1"))
@@ -70,6 +71,7 @@ routes:
 // named route whatever its ops are, each time with new ids.
 func TestResync(t *testing.T) {
 	// Guarantee: resync
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	m.Make(routertest.ConfigMap("a", "1"))
@@ -138,6 +140,7 @@ routes:
 
 // TestAskedWhileStopping shows that a stopping router refuses requests with the reason.
 func TestAskedWhileStopping(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	answer := make(chan struct{})
 	var n atomic.Int64

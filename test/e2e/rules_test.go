@@ -80,6 +80,7 @@ func podOf(name string) *unstructured.Unstructured {
 // route reports so.
 func TestRuleNodeNotReady(t *testing.T) {
 	// Guarantee: conditions-late
+	t.Parallel()
 	s := sandboxtest.Start(t)
 	name := s.Namespace(t) + "-node"
 	m := routertest.Use(t, s, nodes, "")
@@ -137,6 +138,7 @@ func TestRuleNodeNotReady(t *testing.T) {
 // pod that starts in time is not reported.
 func TestRulePodPending(t *testing.T) {
 	// Guarantee: entered
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	const after = 4 * time.Second
 	m := routertest.Use(t, s, routertest.Pods, ns)
@@ -164,6 +166,7 @@ func TestRulePodPending(t *testing.T) {
 // TestRuleCrashLoop shows that each owner has one report of a crash loop.
 func TestRuleCrashLoop(t *testing.T) {
 	// Guarantee: limit
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	config := rule(t, "crash-loop", "v1/pods}", "v1/pods, namespaces: "+ns+"}")
 	r := routertest.Start(t, s.Kubeconfig(), config)
@@ -210,6 +213,7 @@ func TestRuleCrashLoop(t *testing.T) {
 // is reported at its start, whatever the interval of reevaluation.
 func TestCheckAtStart(t *testing.T) {
 	// Guarantee: reevaluate
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`

@@ -18,6 +18,7 @@ import (
 
 // TestMetricNames checks the names that dashboards and alerts rely on.
 func TestMetricNames(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	s.Apply(t, ns, pod("web", "n1", "", 0))
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
@@ -99,6 +100,12 @@ func (h *hook) answer(status int) {
 	h.status = status
 }
 
+// hold delays all answers until the returned function is called.
+func (h *hook) hold() (release func()) {
+	h.mu.Lock()
+	return sync.OnceFunc(h.mu.Unlock)
+}
+
 func (h *hook) count() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,6 +115,7 @@ func (h *hook) count() int {
 // TestSinkDown shows that an unavailable sink stalls its own route only and gets its backlog when
 // it is available again. Rejected deltas become dead letters.
 func TestSinkDown(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
 	h.answer(http.StatusServiceUnavailable)
@@ -151,6 +159,7 @@ routes:
 
 // TestStopDrains shows that a stopping router delivers its backlog within the timeout.
 func TestStopDrains(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newHook(t)
 	config := fmt.Sprintf(`
@@ -161,24 +170,29 @@ sinks:
   hook: {webhook: {url: %q}}
 routes:
   - {name: out, from: maps, to: out}
-  - {name: hook, from: maps, ops: added, to: hook, retry: {backoff: 10ms, max: 20ms}}
+  - {name: hook, from: maps, ops: added, to: hook, concurrency: 1, batch: {size: 1}}
 `, ns, h.URL)
-	h.answer(http.StatusServiceUnavailable)
+	// It does not answer. The drain would not wait for a sink that is known to be unavailable.
+	release := h.hold()
+	defer release()
 	r := routertest.Start(t, s.Kubeconfig(), config)
 	r.Ready(t)
-	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("a", "1"))
-	r.Expect(t, "out added "+ns+"/a")
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	maps.Make(routertest.ConfigMap("a", "1"))
+	maps.Make(routertest.ConfigMap("b", "1"))
+	r.Expect(t, "out added "+ns+"/a", "out added "+ns+"/b")
 	must.Succeed(t, r.Process().Signal(syscall.SIGTERM))
 	r.WaitLog(t, "the router to be stopping", func(log string) bool { return strings.Contains(log, `"msg":"stopping"`) })
-	h.answer(http.StatusOK)
+	release()
 	state, err := r.Process().Wait()
-	if err != nil || state.ExitCode() != 0 || h.count() != 1 {
-		t.Errorf("exit code %d (%v), %d events delivered, want 0 and 1", state.ExitCode(), err, h.count())
+	if err != nil || state.ExitCode() != 0 || h.count() != 2 {
+		t.Errorf("exit code %d (%v), %d events delivered, want 0 and 2", state.ExitCode(), err, h.count())
 	}
 }
 
 // TestSecondSignal shows that a second signal ends the wait for a sink that does not answer.
 func TestSecondSignal(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	silent := make(chan struct{})
 	h := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-silent }))

@@ -17,6 +17,7 @@ import (
 // cluster from the schemas that `schema pull` has saved, by a flag or by the configuration. The
 // file contains names and types only, and a failed pull leaves it unchanged.
 func TestPulledSchemas(t *testing.T) {
+	t.Parallel()
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	s.Apply(t, s.Namespace(t), strings.ReplaceAll(strings.ReplaceAll(gizmoDefinition, "gizmo", "widget"), "Gizmo", "Widget"))
 	s.Apply(t, s.Namespace(t), strings.ReplaceAll(gizmoDefinition, "{type: integer}",
@@ -115,8 +116,8 @@ current-context: c
 // warning.
 func TestSchemasOfTheCluster(t *testing.T) {
 	// Guarantee: typed-expressions
-	s := sandboxtest.New(t, sandboxtest.Options{})
-	ns := s.Namespace(t)
+	t.Parallel()
+	s, ns := sandboxtest.StartNamespace(t)
 	s.Apply(t, ns, gizmoDefinition)
 	config := func(filter string) string {
 		return routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`sinks: {out: {stdout: {}}}
@@ -156,8 +157,8 @@ routes:
 // including custom ones, for an unknown resource. Without a similar one it is a warning: the
 // cluster may have it later.
 func TestUnknownResources(t *testing.T) {
-	s := sandboxtest.New(t, sandboxtest.Options{})
-	ns := s.Namespace(t)
+	t.Parallel()
+	s, ns := sandboxtest.StartNamespace(t)
 	s.Apply(t, ns, gizmoDefinition)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`sinks: {out: {stdout: {}}}
 sources:

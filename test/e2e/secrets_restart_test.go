@@ -28,6 +28,7 @@ import (
 // while the router was down, and everything if the hash key is another one.
 func TestSecretsAfterARestart(t *testing.T) {
 	// Guarantee: secrets-known-changes
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	secrets := routertest.Use(t, s, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, ns)
 	for _, name := range []string{"value", "label", "more", "less", "same", "annotation"} {
@@ -112,6 +113,7 @@ routes:
 // down. None of their values reaches the disk.
 func TestPendingSecrets(t *testing.T) {
 	// Guarantee: secrets-known-changes, secrets-off-disk
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	secrets := routertest.Use(t, s, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, ns)
 	for _, end := range []string{"kill", "stop"} {

@@ -22,6 +22,7 @@ import (
 // the state folder, and that a limit still works after a restart.
 func TestSecretsStayOffTheDisk(t *testing.T) {
 	// Guarantee: secrets-off-disk
+	t.Parallel()
 	const canary = "canary-in-the-coal-mine"
 	encoded := base64.StdEncoding.EncodeToString([]byte(canary))
 	s, ns := sandboxtest.StartNamespace(t)

@@ -24,8 +24,8 @@ import (
 // deletes again. Each object is deleted once.
 func TestPausedRouteAcrossRestarts(t *testing.T) {
 	// Guarantee: kubernetes-limits, kubernetes-limits-kept
-	s := sandboxtest.New(t, sandboxtest.Options{})
-	ns := s.Namespace(t)
+	t.Parallel()
+	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`
 sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}}
 sinks:
@@ -114,7 +114,8 @@ routes:
 // trace there: no request, no file, and only access reviews at an API server.
 func TestCheckSendsNothing(t *testing.T) {
 	// Guarantee: check-sends-nothing
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	t.Parallel()
+	s := sandboxtest.Start(t).WithUser(t)
 	ns := s.Namespace(t)
 	var requests, connections atomic.Int32
 	hook := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -162,7 +163,7 @@ routes: [{name: r, from: maps, to: [hook, log, there, far]}]
 		t.Errorf("the folder has %v (%v)", left, err)
 	}
 	asked := 0
-	for _, q := range s.Requests(t, func(q sandboxtest.Request) bool { return strings.HasSuffix(q.User, "limited") }) {
+	for _, q := range s.Requests(t, func(q sandboxtest.Request) bool { return q.User == s.LimitedUser() }) {
 		switch {
 		case q.Verb == "create" && q.Resource == "selfsubjectaccessreviews":
 			asked++
@@ -178,13 +179,14 @@ routes: [{name: r, from: maps, to: [hook, log, there, far]}]
 // TestRightsOfTheExample shows that the example of docs/SINKS.md lacks nothing with the roles there
 // and those to watch, and that each of their rules is needed.
 func TestRightsOfTheExample(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/SINKS.md")
 	must.Succeed(t, err)
 	_, section, _ := strings.Cut(string(text), "\n## kubernetes\n")
 	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(section, 2)
 	config := blocks[0][1]
-	roles := strings.ReplaceAll(blocks[1][1], "{kind: ServiceAccount, name: deltarouter, namespace: deltarouter}", "{apiGroup: rbac.authorization.k8s.io, kind: User, name: limited}")
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	s := sandboxtest.Start(t).WithUser(t)
+	roles := strings.ReplaceAll(blocks[1][1], "{kind: ServiceAccount, name: deltarouter, namespace: deltarouter}", "{apiGroup: rbac.authorization.k8s.io, kind: User, name: "+s.LimitedUser()+"}")
 	s.Apply(t, "", "{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
 	s.Grant(t, "", "", []string{"pods"}, []string{"get", "list", "watch"})
 	file := routertest.Install(t, s.LimitedKubeconfig(), "sources: {pods: {resource: v1/pods}}\n"+config)
@@ -215,7 +217,8 @@ func TestRightsOfTheExample(t *testing.T) {
 // TestCheckWrites shows that check -connect checks the rights that the grants of a sink need, and
 // prints the missing roles.
 func TestCheckWrites(t *testing.T) {
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	t.Parallel()
+	s := sandboxtest.Start(t).WithUser(t)
 	ns := s.Namespace(t)
 	config := `
 sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}}

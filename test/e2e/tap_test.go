@@ -18,6 +18,7 @@ import (
 // was not met, and no content of objects. A tap blocks neither deliveries nor a stop.
 func TestTap(t *testing.T) {
 	// Guarantee: tap
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`

@@ -17,6 +17,7 @@ import (
 // mistake in the file disables them in the next run, and their backlog waits until it is repaired.
 func TestIncludedRoutes(t *testing.T) {
 	// Guarantee: include-scope, include-mistakes
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	other := s.Namespace(t)
 	ours, theirs := routertest.Use(t, s, routertest.ConfigMaps, ns), routertest.Use(t, s, routertest.ConfigMaps, other)
@@ -81,6 +82,7 @@ routes:
 // are late.
 func TestFilterCPU(t *testing.T) {
 	// Guarantee: filter-cpu
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`

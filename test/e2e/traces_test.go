@@ -81,6 +81,7 @@ func (o *observed) requests() int {
 // exported. The stop exports the spans that wait.
 func TestTraces(t *testing.T) {
 	// Guarantee: traces
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	o := &observed{}
 	server := httptest.NewServer(o)

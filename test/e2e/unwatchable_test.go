@@ -12,6 +12,7 @@ import (
 // TestUnwatchable: check -connect names the sources that the API server cannot watch whatever the
 // rights: a resource without the verbs list and watch, and a fieldSelector that it does not have.
 func TestUnwatchable(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`sinks: {out: {stdout: {}}}
 sources:

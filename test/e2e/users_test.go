@@ -163,6 +163,7 @@ func tokenOf(t *testing.T, s *sandboxtest.Sandbox, ns, name string) user {
 // right to Secrets learn nothing about them.
 func TestAccess(t *testing.T) {
 	// Guarantee: api-access, certificate-renewal
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	s.Apply(t, "", strings.ReplaceAll(usersRoles, "NS", ns))
 	t.Cleanup(func() {

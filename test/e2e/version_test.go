@@ -31,6 +31,7 @@ func kubernetesVersion(t *testing.T, file string) string {
 // TestSupportedVersions compares the table of the supported versions with the files that the two
 // sandboxes are built from.
 func TestSupportedVersions(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/OPERATIONS.md")
 	must.Succeed(t, err)
 	out, err := routertest.Command("version", "-o", "json").Output()
@@ -52,6 +53,7 @@ func TestSupportedVersions(t *testing.T) {
 // router reads existing objects there: Kubernetes 1.32 and later streams them, older versions
 // refuse that and are asked for a list.
 func TestFirstList(t *testing.T) {
+	t.Parallel()
 	file, streams := "go.mod", true
 	if os.Getenv("SANDBOX") != "" {
 		file, streams = "oldest.mod", false

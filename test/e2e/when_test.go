@@ -17,6 +17,7 @@ import (
 // report is made once, and each end is reported.
 func TestWhen(t *testing.T) {
 	// Guarantee: conditions-late, conditions-reconfigured
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	set := func(name, value string) { m.Change(name, fmt.Sprintf(`{"data":{"value":%q}}`, value)) }
@@ -94,6 +95,7 @@ func TestWhen(t *testing.T) {
 // counted, and logged once.
 func TestWatches(t *testing.T) {
 	// Guarantee: watches
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	m.Make(routertest.ConfigMap("home", "closed", "role=home"))

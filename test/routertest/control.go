@@ -36,7 +36,9 @@ func (r *Router) Status(t *testing.T) string {
 // and exit code.
 func Control(t *testing.T, file string, args ...string) (out string, code int) {
 	t.Helper()
-	text, err := Command(append(args, "-config", file)...).CombinedOutput()
+	command := Command(append(args, "-config", file)...)
+	command.Env = Environ(t)
+	text, err := command.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)

@@ -80,11 +80,12 @@ func (o Objects) Remove(name string) {
 	must.Succeed(o.t, o.Delete(o.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
 }
 
-// Lists counts the requests that list a whole resource.
-func Lists(t *testing.T, s *sandboxtest.Sandbox, resource string) int {
+// Lists counts the requests that list a whole resource, in namespaces with a prefix: other tests
+// use the sandbox at the same time.
+func Lists(t *testing.T, s *sandboxtest.Sandbox, resource, namespaces string) int {
 	t.Helper()
 	return len(s.Requests(t, func(r sandboxtest.Request) bool {
-		return r.Resource == resource && (r.Verb == "list" && !IsProbe(r) || strings.Contains(r.URI, "sendInitialEvents=true"))
+		return r.Resource == resource && strings.HasPrefix(r.Namespace, namespaces) && (r.Verb == "list" && !IsProbe(r) || strings.Contains(r.URI, "sendInitialEvents=true"))
 	}))
 }
 

@@ -103,6 +103,9 @@ func StartCommand(t *testing.T, cmd *exec.Cmd) *Router {
 func launch(t *testing.T, r *Router) *Router {
 	t.Helper()
 	r.changed = sync.NewCond(&r.mu)
+	if r.cmd.Env == nil {
+		r.cmd.Env = Environ(t)
+	}
 	stdout, err := r.cmd.StdoutPipe()
 	must.Succeed(t, err)
 	stderr, err := r.cmd.StderrPipe()
@@ -280,6 +283,7 @@ func (r *Router) Ended(t *testing.T) int {
 func RunToEnd(t *testing.T, file string) (code int, log string) {
 	t.Helper()
 	cmd := Command("-config", file)
+	cmd.Env = Environ(t)
 	stop := time.AfterFunc(Patience, func() { _ = cmd.Process.Signal(syscall.SIGKILL) })
 	defer stop.Stop()
 	out, err := cmd.CombinedOutput()

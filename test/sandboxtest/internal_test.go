@@ -71,3 +71,20 @@ func TestIsStale(t *testing.T) {
 	touch(filepath.Join(sources, "go.sum"), now.Add(time.Hour))
 	check("a newer go.sum", true)
 }
+
+// TestGate: a test inside starts more sandboxes without waiting, and its place is free when the
+// last of them has ended.
+func TestGate(t *testing.T) {
+	g := gate{free: make(chan struct{}, 1), held: map[string]int{}}
+	t.Run("inside", func(t *testing.T) {
+		g.admit(t)
+		g.admit(t)
+		t.Run("below", func(t *testing.T) { g.admit(t) })
+		if len(g.free) != 1 {
+			t.Errorf("%d places are taken, want one", len(g.free))
+		}
+	})
+	if len(g.free) != 0 || len(g.held) != 0 {
+		t.Errorf("%d places are taken after the test, by %v", len(g.free), g.held)
+	}
+}

@@ -153,7 +153,7 @@ func (s *Sandbox) served(ctx context.Context, crd *unstructured.Unstructured) er
 	return nil
 }
 
-// Grant permits the user "limited" to use resources (plural names) of an API group ("": core) in
+// Grant permits the user of LimitedKubeconfig to use resources (plural names) of an API group ("": core) in
 // one namespace, or everywhere if the namespace is empty. The returned function, or the end of the
 // test, revokes the right. The API server notices within moments, not at once.
 func (s *Sandbox) Grant(tb testing.TB, namespace, group string, resources, verbs []string) (revoke func()) {
@@ -172,7 +172,7 @@ func (s *Sandbox) Grant(tb testing.TB, namespace, group string, resources, verbs
 		{Object: map[string]any{
 			"apiVersion": rbac + "/v1", "kind": binding, "metadata": map[string]any{"name": name},
 			"roleRef":  map[string]any{"apiGroup": rbac, "kind": role, "name": name},
-			"subjects": []any{map[string]any{"apiGroup": rbac, "kind": "User", "name": "limited"}},
+			"subjects": []any{map[string]any{"apiGroup": rbac, "kind": "User", "name": s.LimitedUser()}},
 		}},
 	}
 	for _, obj := range objs {

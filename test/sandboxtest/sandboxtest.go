@@ -52,6 +52,7 @@ type Sandbox struct {
 	bin     string
 	opts    Options
 	private bool
+	limited *limited // nil: the user "limited"
 
 	etcd      *process
 	apiserver *process
@@ -130,9 +131,11 @@ func stopShared() {
 	}
 }
 
-// New starts a sandbox for this test only, and ends it with the test.
+// New starts a sandbox for this test only, and ends it with the test. It waits while too many
+// parallel tests have sandboxes of their own.
 func New(tb testing.TB, opts Options) *Sandbox {
 	tb.Helper()
+	private.admit(tb)
 	s, err := start(tb.TempDir(), opts)
 	if err != nil {
 		tb.Fatalf("sandboxtest: %v", err)
@@ -234,15 +237,20 @@ func (s *Sandbox) close() {
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (s *Sandbox) Kubeconfig() string { return filepath.Join(s.dir, "kubeconfig") }
 
-// LimitedKubeconfig is the path of the kubeconfig of the user "limited". Without Grant the user has
-// no right beyond discovery.
-func (s *Sandbox) LimitedKubeconfig() string { return filepath.Join(s.dir, "kubeconfig-limited") }
+// LimitedKubeconfig is the path of the kubeconfig of the user "limited", or of that of WithUser.
+// Without Grant the user has no right beyond discovery.
+func (s *Sandbox) LimitedKubeconfig() string {
+	if s.limited != nil {
+		return s.limited.kubeconfig
+	}
+	return filepath.Join(s.dir, "kubeconfig-limited")
+}
 
 // RESTConfig returns the administrator's configuration, without a client-side rate limit; the
 // caller may change it.
 func (s *Sandbox) RESTConfig() *rest.Config { return restConfig(s.Kubeconfig()) }
 
-// LimitedRESTConfig returns the configuration of the user "limited".
+// LimitedRESTConfig returns the configuration of LimitedKubeconfig.
 func (s *Sandbox) LimitedRESTConfig() *rest.Config { return restConfig(s.LimitedKubeconfig()) }
 
 // Dynamic is an administrator's client whose requests are left out of Requests.
