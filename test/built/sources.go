@@ -41,7 +41,7 @@ type listedModule struct {
 func (p Program) sources() (s sources, err error) {
 	var key bytes.Buffer
 	fmt.Fprintf(&key, "%q %q\n", p.Flags, p.Env)
-	env, err := p.run("env", "GOVERSION", "GOOS", "GOARCH", "GOEXPERIMENT", "GOFIPS140", "GOAMD64", "GOARM64", "GOWASM")
+	env, err := p.run("env", "GOVERSION", "GOFLAGS", "GOOS", "GOARCH", "GOEXPERIMENT", "GOFIPS140", "GOAMD64", "GOARM64", "GOWASM")
 	if err != nil {
 		return s, err
 	}
