@@ -51,7 +51,7 @@ func TestAllowance(t *testing.T) {
 // TestTurns shows that an owner has one turn of a kind, and that routes without an owner wait for
 // none.
 func TestTurns(t *testing.T) {
-	owners := allowance.New(timer.Real())
+	owners := allowance.New(timer.NewFake(time.Now()))
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	turn := owners.Of("a").Evaluating()

@@ -98,6 +98,10 @@ func TestPlanted(t *testing.T) {
 		{"unfinished", "pkg/event/x.go", "package p\nfunc f(a int) {\n\t_ = a // TODO\n}\n", "x.go:3: unfinished"},
 
 		{"sleep", "pkg/event/x_test.go", "package p\nimport \"time\"\nfunc f() { time.Sleep(1) }\n", "x_test.go:3: a test that sleeps"},
+		{"sleep in a test of a program", "test/x/x_test.go", "package p\nimport \"time\"\nfunc f() { time.Sleep(1) }\n", "x_test.go:3: a test that sleeps"},
+		{"sleep with a reason", "test/child/child_test.go", "package p\nimport \"time\"\nfunc f() { time.Sleep(1) }\n", ""},
+		{"real clock", "pkg/event/x_test.go", "package p\nvar c = timer.Real()\n", "x_test.go:2: a test with a real clock"},
+		{"real clock of Kubernetes", "pkg/event/x_test.go", "package p\nvar c = clock.RealClock{}\n", "x_test.go:2: a test with a real clock"},
 		{"sleep on a fake clock", "pkg/event/x_test.go", "package p\nimport (\n\"time\"\n_ \"testing/synctest\"\n)\nfunc f() { time.Sleep(1) }\n", ""},
 	}
 	for _, tt := range tests {

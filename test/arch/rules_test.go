@@ -54,7 +54,7 @@ func (f *file) check() []string {
 			problems = append(problems, f.checkHabits()...)
 		}
 	} else {
-		problems = append(problems, f.checkSleeps()...)
+		problems = append(problems, f.checkTime()...)
 	}
 	return problems
 }
@@ -116,23 +116,30 @@ func (f *file) checkHabits() []string {
 	return problems
 }
 
-// checkSleeps forbids time.Sleep in a test unless its clock is the fake one of testing/synctest.
-// Tests of whole processes, in test, sandbox and bench, use the real clock.
-func (f *file) checkSleeps() []string {
-	if f.program() {
-		return nil
-	}
+// checkTime refuses what makes a test slow or flaky: sleeps and the real clock, outside of files with
+// testing/synctest, whose clock is fake.
+func (f *file) checkTime() []string {
 	for _, spec := range f.ast.Imports {
 		if spec.Path.Value == `"testing/synctest"` {
 			return nil
 		}
 	}
+	if _, permitted := realTime[path.Join(f.dir, f.name)]; permitted {
+		return nil
+	}
 	var problems []string
 	ast.Inspect(f.ast, func(n ast.Node) bool {
-		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Sleep" {
-			if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == "time" {
-				problems = append(problems, f.at(sel.Pos())+": a test that sleeps is slow or flaky: use testing/synctest, or wait for what is expected")
-			}
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		pkg, ok := sel.X.(*ast.Ident)
+		switch {
+		case !ok:
+		case pkg.Name == "time" && sel.Sel.Name == "Sleep":
+			problems = append(problems, f.at(sel.Pos())+": a test that sleeps is slow or flaky: use testing/synctest, or wait for what is expected")
+		case pkg.Name == "timer" && sel.Sel.Name == "Real", pkg.Name == "clock" && sel.Sel.Name == "RealClock":
+			problems = append(problems, f.at(sel.Pos())+": a test with a real clock is slow or flaky: use timer.NewFake or testing/synctest")
 		}
 		return true
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline/backlog"
@@ -19,8 +20,8 @@ import (
 func chainOf(t *testing.T) (a, b *Route, e *queue.Entry) {
 	t.Helper()
 	env := &Env{
-		Env: backlog.Env{Clock: timer.Real()}, Log: slog.New(slog.DiscardHandler), Metrics: metrics.New(),
-		Wheel: timer.NewWheel(timer.Real()), Census: rules.NewCensus(),
+		Env: backlog.Env{Clock: timer.NewFake(time.Now())}, Log: slog.New(slog.DiscardHandler), Metrics: metrics.New(),
+		Wheel: timer.NewWheel(timer.NewFake(time.Now())), Census: rules.NewCensus(),
 		Downstream: func(string) *Route { return b },
 	}
 	env.Progress.Init()

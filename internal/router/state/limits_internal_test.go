@@ -46,7 +46,7 @@ func TestLimitOfACut(t *testing.T) {
 		db, err := checkpoint.Open(checkpoint.Config{Path: path})
 		must.Succeed(t, err)
 		s := &State{db: db, factory: informer.New(informer.Config{Log: slog.New(slog.DiscardHandler)}), log: slog.New(slog.DiscardHandler)}
-		s.memories = NewMemories(nil, timer.Real())
+		s.memories = NewMemories(nil, timer.NewFake(time.Now()))
 		s.Resolve(func(string) *event.Resource { return nil })
 		all := func(context.Context, *event.Delta) (string, error) { return "all", nil }
 		s.pipeline, err = pipeline.New(pipeline.Config{Store: s, Clock: clock, Routes: []pipeline.Route{{

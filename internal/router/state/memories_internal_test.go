@@ -41,7 +41,7 @@ func (noter) Close(context.Context) error { return nil }
 // takes no room of the other one.
 func TestMemoriesOfOwners(t *testing.T) {
 	const limit = 1 << 10
-	m := NewMemories(nil, timer.Real())
+	m := NewMemories(nil, timer.NewFake(time.Now()))
 	open := func(handler string) plugins.KV {
 		t.Helper()
 		store, err := m.OpenHandler(handler)
@@ -71,9 +71,9 @@ func TestMemoriesOfOwners(t *testing.T) {
 func TestMemoriesOfACut(t *testing.T) {
 	// Guarantee: kv-ahead
 	s := &State{factory: informer.New(informer.Config{Log: slog.New(slog.DiscardHandler)})}
-	m := NewMemories(nil, timer.Real())
+	m := NewMemories(nil, timer.NewFake(time.Now()))
 	s.memories = m
-	m.stores["h"] = kv.New(timer.Real(), true)
+	m.stores["h"] = kv.New(timer.NewFake(time.Now()), true)
 	var err error
 	s.pipeline, err = pipeline.New(pipeline.Config{Store: s, Routes: []pipeline.Route{{
 		Name: "r", Sources: []string{"s"}, Ops: event.Ops(), HandlerName: "h", Handler: noter{m.stores["h"]}, Concurrency: 2,
@@ -83,7 +83,7 @@ func TestMemoriesOfACut(t *testing.T) {
 	must.Succeed(t, err)
 	s.pipeline.Start(t.Context())
 	// Collecting the writes of another handler takes a while, in which deltas are done.
-	m.stores["z"] = kv.New(timer.Real(), true)
+	m.stores["z"] = kv.New(timer.NewFake(time.Now()), true)
 	slow := make([]plugins.KVWrite, 5000)
 	for i := range slow {
 		slow[i] = plugins.KVWrite{Key: fmt.Sprint(i)}
@@ -144,7 +144,7 @@ func memoriesIn(t *testing.T, path string) (*Memories, *checkpoint.DB, func()) {
 	t.Helper()
 	db, err := checkpoint.Open(checkpoint.Config{Path: path})
 	must.Succeed(t, err)
-	return NewMemories(&State{db: db}, timer.Real()), db, func() {
+	return NewMemories(&State{db: db}, timer.NewFake(time.Now())), db, func() {
 		must.Report(t, db.Close())
 	}
 }

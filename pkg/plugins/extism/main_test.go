@@ -77,7 +77,7 @@ type host struct {
 func newHost() *host {
 	log := &logged.Buffer{}
 	return &host{log: log, env: plugins.HandlerEnv{Env: plugins.Env{
-		Name: "notify", Cluster: "test", Metrics: metrics.New(), KV: kv.New(timer.Real(), false),
+		Name: "notify", Cluster: "test", Metrics: metrics.New(), KV: kv.New(timer.NewFake(time.Now()), false),
 		// The clock stands still, so that no handler exceeds its time on a busy machine.
 		Clock: timer.NewFake(time.Now()),
 		Log:   slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})),

@@ -92,7 +92,7 @@ func run(t *testing.T, file, config string) (string, error) {
 	must.Succeed(t, err)
 	env := plugins.HandlerEnv{Env: plugins.Env{
 		// The clock stands still, so that no guest exceeds its time on a busy machine.
-		Name: "sdk", Cluster: "test", Metrics: metrics.New(), KV: kv.New(timer.Real(), false), Log: slog.New(slog.DiscardHandler), Clock: timer.NewFake(time.Now()),
+		Name: "sdk", Cluster: "test", Metrics: metrics.New(), KV: kv.New(timer.NewFake(time.Now()), false), Log: slog.New(slog.DiscardHandler), Clock: timer.NewFake(time.Now()),
 	}, Workers: 1, HTTP: answers{}}
 	var outputs []string
 	e, err := engine.New(t.Context(), engine.Settings{

@@ -39,7 +39,7 @@ func newBench(t testing.TB) *bench {
 	must.Succeed(t, err)
 	t.Cleanup(func() { os.RemoveAll(folder) })
 	t.Setenv("TMPDIR", folder)
-	b := &bench{t: t, before: descriptors(t), folder: folder, log: &logged.Buffer{}, memory: kv.New(timer.Real(), false)}
+	b := &bench{t: t, before: descriptors(t), folder: folder, log: &logged.Buffer{}, memory: kv.New(timer.NewFake(time.Now()), false)}
 	b.env = plugins.HandlerEnv{Env: plugins.Env{
 		Name: "legacy", Cluster: "test", Log: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Metrics: metrics.New(), KV: b.memory,

@@ -40,7 +40,7 @@ func (h *host) ofGuests() string {
 func newHost() *host {
 	log := &logged.Buffer{}
 	return &host{log: log, env: plugins.HandlerEnv{Env: plugins.Env{
-		Name: "enrich", Cluster: "test", Metrics: metrics.New(), KV: kv.New(timer.Real(), false),
+		Name: "enrich", Cluster: "test", Metrics: metrics.New(), KV: kv.New(timer.NewFake(time.Now()), false),
 		// The clock stands still, so that no guest exceeds its time on a busy machine.
 		Clock: timer.NewFake(time.Now()),
 		Log:   slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})),
