@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
@@ -21,6 +22,7 @@ import (
 // order.
 func TestSpilledSurvivesAKill(t *testing.T) {
 	// Guarantee: backlog-on-disk, backlog-kept
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newReceiver(t, answer(http.StatusServiceUnavailable))
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
@@ -108,12 +110,13 @@ type flow struct {
 
 // TestBlockedSink blocks a sink at 2,000 deltas a second. The backlog of its route must go to disk,
 // the memory stay bounded, the other route continue, and after the end of the blockade everything
-// must arrive in order. The long form (CHAOS=20: five minutes) also compares the delivery times of
+// must arrive in order. The effort soak (five minutes) also compares the delivery times of
 // the other route, and the memory of the process, with those before.
 func TestBlockedSink(t *testing.T) {
 	// Guarantee: route-isolation, backlog-on-disk, memory-bounded
+	t.Parallel()
 	const objects, rate, memory = 1000, 2000, 1000
-	blocked := time.Duration(scaled(t, 15)) * time.Second
+	blocked := time.Duration(effort.Rounds(5, 15, 300)) * time.Second
 	server := newFlood(t, objects, rate)
 	h := newReceiver(t, answer(http.StatusOK))
 	r := routertest.StartFile(t, routertest.Install(t, server.kubeconfig(t), fmt.Sprintf(`
@@ -132,6 +135,7 @@ routes:
 	before := pass(t, r, blocked/5)
 	h.now(answer(http.StatusServiceUnavailable))
 	during := pass(t, r, blocked)
+	r.Saved(t) // what is not in a cut yet is in memory
 	depth, onDisk := r.Metric(t, `deltarouter_route_queue_deltas{route="blocked"}`), r.Metric(t, `deltarouter_route_queue_disk_deltas{route="blocked"}`)
 	bytes := r.Metric(t, `deltarouter_route_queue_disk_bytes{route="blocked"}`)
 	t.Logf("before %+v, blocked for %v %+v; %v owed, %v on disk alone, %v bytes", before, blocked, during, depth, onDisk, bytes)
@@ -141,7 +145,7 @@ routes:
 	if onDisk < depth/2 {
 		t.Errorf("%v of %v deltas are on disk alone", onDisk, depth)
 	}
-	if long(t) > 0 {
+	if effort.Current() == effort.Soak {
 		if shift := float64(during.median)/float64(before.median) - 1; shift > 0.1 {
 			t.Errorf("the other route's median delivery time went up by %.0f %%", 100*shift)
 		}

@@ -15,6 +15,7 @@ import (
 // them, and drops the history. Routes that read fields of the objects must get the deletes too.
 func TestDeletedAfterTheFirstDelivery(t *testing.T) {
 	// Guarantee: delete-has-state
+	t.Parallel()
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -63,6 +64,7 @@ routes:
 // router is down the object is deleted. The next router sees added, then deleted. A route that
 // coalesces must not reduce that to nothing, because the added was delivered.
 func TestFoldAfterAKill(t *testing.T) {
+	t.Parallel()
 	s := sandboxtest.Start(t)
 	for _, route := range []string{"deliver: latest", "overflow: coalesce, queue: {memory: 1}"} {
 		t.Run(route, func(t *testing.T) {
@@ -106,6 +108,7 @@ routes: [{name: all, from: maps, to: hook, %s, batch: {wait: 300ms, size: 50}}]
 // before either is delivered. While the router is down the new object is deleted too. The delete of
 // the first object must be delivered, even to a route that coalesces.
 func TestTwoDeletesAfterAKill(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	h := newReceiver(t, answer(http.StatusOK))

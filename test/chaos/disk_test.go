@@ -26,6 +26,7 @@ const oneWorker = keepConfigMaps + "    concurrency: 1\n"
 // must be delivered.
 func TestFullDisk(t *testing.T) {
 	// Guarantee: full-disk
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(oneWorker, ns))
 	disk := mount(t, filepath.Join(filepath.Dir(file), "state"), "size=20m,mode=0700")
@@ -55,6 +56,7 @@ func mount(t *testing.T, folder, options string) string {
 // like a full disk, see TestFullDisk.)
 func TestReadOnlyState(t *testing.T) {
 	// Guarantee: read-only-state
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
 	folder := filepath.Dir(stateOf(file))
@@ -87,6 +89,7 @@ func TestReadOnlyState(t *testing.T) {
 // TestFileSizeLimit is TestFullDisk with a limit on the size of files, like that of ulimit -f.
 func TestFileSizeLimit(t *testing.T) {
 	// Guarantee: full-disk
+	t.Parallel()
 	if _, err := exec.LookPath("prlimit"); err != nil {
 		t.Skip(err)
 	}

@@ -12,19 +12,20 @@ import (
 // folder knows the route and the watch but no object. The next router lists for the first time; the
 // objects must be new to the route all the same.
 func TestEndsBeforeTheFirstList(t *testing.T) {
-	s := sandboxtest.New(t, sandboxtest.Options{})
-	ns := s.Namespace(t)
+	t.Parallel()
+	s, ns := sandboxtest.StartNamespace(t)
+	proxy := s.Proxy(t)
 	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("a", "1"))
-	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
+	file := routertest.Install(t, proxy.Kubeconfig(), fmt.Sprintf(`
 sources: {maps: {resource: v1/configmaps, namespaces: %s}}
 sinks: {out: {stdout: {}}}
 routes: [{name: all, from: maps, existing: deliver, to: out}]
 `, ns))
-	s.StopAPIServer(t)
+	proxy.Refuse()
 	r := routertest.StartFile(t, file)
 	r.Saved(t)
 	r.Kill(t)
-	s.StartAPIServer(t)
+	proxy.Unblock()
 	r = routertest.StartFile(t, file)
 	r.Expect(t, "all added "+ns+"/a")
 	r.Saved(t)

@@ -1,6 +1,5 @@
 // Package chaos runs the router's binary on the sandbox, and kills, cuts off, damages and fills the
-// things that it depends on. CHAOS=20 in the environment makes the tests 20 times as long; `make
-// chaos` sets it.
+// things that it depends on. The number of kills and rounds depends on EFFORT, see test/effort.
 package chaos
 
 import (
@@ -11,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -31,22 +29,6 @@ sources:
 routes:
   - {name: all, from: maps, to: out}
 `
-
-// long returns the number in the environment variable CHAOS, a factor for the length of the tests;
-// 0 if it is not set.
-func long(t *testing.T) int {
-	t.Helper()
-	n, err := strconv.Atoi(os.Getenv("CHAOS"))
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-func scaled(t *testing.T, short int) int {
-	t.Helper()
-	return short * max(long(t), 1)
-}
 
 // createMany makes ConfigMaps <prefix>-0, <prefix>-1, … with the value 1, several at a time, and
 // returns their uids.

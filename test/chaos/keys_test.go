@@ -13,6 +13,7 @@ import (
 // earlier credential. The router must read the kubeconfig again and continue.
 func TestAllKeysChange(t *testing.T) {
 	// Guarantee: credentials-change
+	t.Parallel()
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	routertest.Use(t, s, routertest.ConfigMaps, ns).Make(routertest.ConfigMap("before", "1"))

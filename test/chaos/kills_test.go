@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -18,6 +19,7 @@ import (
 // changes.
 func TestLedgerAcrossGaps(t *testing.T) {
 	// Guarantee: kills-across-gaps, barren-watch
+	t.Parallel()
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -28,7 +30,7 @@ sinks: {out: {stdout: {}}}
 routes: [{name: all, from: maps, filter: object.metadata.name.startsWith("o-"), existing: deliver, to: out, batch: {wait: 1ms}}]
 `, ns))
 	book := newLedger(t)
-	for round := range scaled(t, 4) {
+	for round := range effort.Rounds(2, 4, 80) {
 		r := routertest.StartFile(t, file)
 		r.Ready(t)
 		if round%2 == 1 {
@@ -69,10 +71,8 @@ routes: [{name: all, from: maps, filter: object.metadata.name.startsWith("o-"), 
 // TestRestartAgainstColdStart measures the time to the first delivery of a new delta, for a router
 // with a state folder and for one without. It logs the results.
 func TestRestartAgainstColdStart(t *testing.T) {
-	n := 2000
-	if long(t) > 0 {
-		n = 10_000
-	}
+	t.Parallel()
+	n := effort.Rounds(500, 2000, 10_000)
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	createMany(t, s, ns, "m", n)

@@ -15,6 +15,7 @@ import (
 // and with several namespaces, and metadata and identity caches. The changes while the router was
 // down must be delivered for all of them, with and without the history.
 func TestKindsWhileDown(t *testing.T) {
+	t.Parallel()
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	for _, gap := range []bool{false, true} {
 		t.Run(map[bool]string{false: "resumed", true: "after a gap"}[gap], func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
@@ -33,8 +34,8 @@ routes:
   - {name: narrow, deliver: latest, from: maps, filter: mine, existing: deliver, to: narrow, concurrency: 1, batch: {size: 1}, retry: {backoff: 1ms, max: 20ms}}
 `
 
-// TestLedger kills the router again and again during a known history. CHAOS multiplies its ten
-// kills; CHAOS_SEED sets the history, which has groups of updates and deletes with one
+// TestLedger kills the router again and again during a known history, at each of five moments
+// before any comes again. CHAOS_SEED sets the history, which has groups of updates and deletes with one
 // resourceVersion. In some lives the watch is cut and its next stream is barren. Then it compares
 // the history with the deliveries on each of three routes:
 //
@@ -51,10 +52,8 @@ routes:
 func TestLedger(t *testing.T) {
 	// Guarantee: restart-resumes, kills-lose-nothing, repeats-bounded, no-repeats-in-a-run
 	// Guarantee: deletes-unnoticed
-	objects, kills := 150, scaled(t, 10)
-	if long(t) > 0 {
-		objects = 5000
-	}
+	t.Parallel()
+	objects, kills := effort.Rounds(150, 150, 5000), effort.Rounds(6, 10, 200)
 	seed := rand.Uint64()
 	if text := os.Getenv("CHAOS_SEED"); text != "" {
 		var err error
@@ -91,6 +90,7 @@ type lives struct {
 	down    *atomic.Bool // the webhook of the route every is unavailable
 	watch   string       // its id in the state file
 	ended   []life
+	moments []int // of the next kills
 }
 
 // life is one run of the router: its deliveries and its final state file.
@@ -116,7 +116,8 @@ func markOf(e routertest.Event) mark {
 
 func newLives(t *testing.T, seed uint64) *lives {
 	t.Helper()
-	s, ns := sandboxtest.StartNamespace(t)
+	s := sandboxtest.New(t, sandboxtest.Options{}) // whose own count of requests is compared
+	ns := s.Namespace(t)
 	proxy := s.Scissors(t)
 	file := routertest.Install(t, proxy.Kubeconfig(), "")
 	head, err := os.ReadFile(file)
@@ -161,7 +162,11 @@ func (l *lives) live(t *testing.T, r *routertest.Router) {
 		l.proxy.After(l.ns, l.random.IntN(20_000))
 		l.proxy.Dry(l.ns, 1, l.random.IntN(len(sandboxtest.Barren)))
 	}
-	kind := l.random.IntN(5)
+	if len(l.moments) == 0 {
+		l.moments = l.random.Perm(5)
+	}
+	kind := l.moments[0]
+	l.moments = l.moments[1:]
 	l.down.Store(kind > 2 && l.random.IntN(2) == 0) // its backlog survives several lives
 	switch {
 	case kind == 0 && r == nil: // during its start

@@ -7,16 +7,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
 // twoClusters returns two clusters with a namespace of the same name. The resourceVersions of the
-// second are higher. change has the expected events when the second replaces the first.
+// second, which is the shared one, are higher. change has the expected events when the second
+// replaces the first.
 func twoClusters(t *testing.T) (one, two *sandboxtest.Sandbox, ns string, change []string) {
 	t.Helper()
-	one, two = sandboxtest.New(t, sandboxtest.Options{}), sandboxtest.New(t, sandboxtest.Options{})
+	one, two = sandboxtest.New(t, sandboxtest.Options{}), sandboxtest.Start(t)
 	ns = one.Namespace(t)
 	two.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+ns+"}\n---\n")
 	for name, s := range map[string]*sandboxtest.Sandbox{"one": one, "two": two} {
@@ -26,7 +28,10 @@ func twoClusters(t *testing.T) (one, two *sandboxtest.Sandbox, ns string, change
 		maps.Make(routertest.ConfigMap(name, "1"))
 	}
 	spend(t, routertest.Use(t, one, routertest.ConfigMaps, ns), "noise", 100)
-	spend(t, routertest.Use(t, two, routertest.ConfigMaps, ns), "noise", 200)
+	ahead := current(t, routertest.Use(t, one, routertest.ConfigMaps, ns)) + 100
+	for others := routertest.Use(t, two, routertest.ConfigMaps, ns); current(t, others) < ahead; {
+		spend(t, others, "noise", 100)
+	}
 	return one, two, ns, []string{
 		"all deleted " + ns + "/both", "all added " + ns + "/both", "all deleted " + ns + "/one", "all added " + ns + "/two",
 	}
@@ -45,6 +50,7 @@ func lead(t *testing.T, file, from, to string) {
 // added.
 func TestAnotherCluster(t *testing.T) {
 	// Guarantee: history-lost
+	t.Parallel()
 	one, two, ns, want := twoClusters(t)
 	file := routertest.Install(t, one.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
 	r := routertest.StartFile(t, file)
@@ -69,6 +75,7 @@ func TestAnotherCluster(t *testing.T) {
 // router starts.
 func TestAnotherClusterLate(t *testing.T) {
 	// Guarantee: history-lost
+	t.Parallel()
 	one, two, ns, want := twoClusters(t)
 	proxy := two.Proxy(t)
 	proxy.Refuse()
@@ -86,10 +93,11 @@ func TestAnotherClusterLate(t *testing.T) {
 	routertest.Exactly(t, routertest.Summary(r.Expect(t, want...)), want)
 }
 
-// TestServerExchanged replaces the API server of a running router by that of another cluster. The
-// long form then switches back to the first one behind a watch that does not break.
+// TestServerExchanged replaces the API server of a running router by that of another cluster. Above
+// the effort fast it then switches back to the first one behind a watch that does not break.
 func TestServerExchanged(t *testing.T) {
 	// Guarantee: server-rewound
+	t.Parallel()
 	one, two, ns, want := twoClusters(t)
 	proxy := one.Scissors(t)
 	r := routertest.StartFile(t, routertest.Install(t, proxy.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns)))
@@ -103,7 +111,7 @@ func TestServerExchanged(t *testing.T) {
 	if n := r.Metric(t, "deltarouter_source_relists_total"); n != 1 {
 		t.Errorf("%v relists, want one", n)
 	}
-	if long(t) == 0 {
+	if effort.Current() == effort.Fast {
 		return
 	}
 	proxy.Lead(t, one)

@@ -19,6 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
 	"github.com/deltarouter/deltarouter/pkg/informer"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
@@ -27,8 +28,9 @@ import (
 // TestCutAfterEachByte cuts watches after each byte of an event, many watches at a time. Every
 // update must be delivered once and in order, without another list.
 func TestCutAfterEachByte(t *testing.T) {
+	t.Parallel()
 	const watches, eventSize = 25, 500
-	rounds := min(eventSize/watches, scaled(t, 3)) // all positions in the long form
+	rounds := min(eventSize/watches, effort.Rounds(2, 4, eventSize/watches)) // at last all positions
 	s := sandboxtest.Start(t)
 	proxy := s.Scissors(t)
 	var names []string
@@ -79,6 +81,7 @@ func TestCutAfterEachByte(t *testing.T) {
 // TestCutInTheFirstList cuts the stream of initial events after many of its bytes. Each object must
 // be delivered once, as initial.
 func TestCutInTheFirstList(t *testing.T) {
+	t.Parallel()
 	const n, watches = 6, 30
 	s := sandboxtest.Start(t)
 	proxy := s.Scissors(t)
@@ -120,6 +123,7 @@ routes:
 // TestCutUnderLoad cuts all connections at random moments while an object changes all the time.
 func TestCutUnderLoad(t *testing.T) {
 	// Guarantee: at-least-once
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	proxy := s.Proxy(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -141,7 +145,7 @@ func TestCutUnderLoad(t *testing.T) {
 		}
 		done <- n
 	}()
-	for range scaled(t, 8) {
+	for range effort.Rounds(4, 8, 160) {
 		select {
 		case <-time.After(time.Duration(rand.IntN(700)) * time.Millisecond): //nolint:gosec // no secret
 		case <-ctx.Done():
@@ -174,18 +178,21 @@ func TestCutUnderLoad(t *testing.T) {
 // for 15 s; over HTTP/1.1 after 45 s of silence.
 func TestHalfOpenConnection(t *testing.T) {
 	// Guarantee: dead-connection
+	t.Parallel()
 	t.Run("HTTP 2", func(t *testing.T) {
-		if long(t) == 0 {
-			t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "2")
-			t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "2")
+		t.Parallel()
+		if effort.Current() == effort.Fast {
+			routertest.Setenv(t, "HTTP2_READ_IDLE_TIMEOUT_SECONDS", "2")
+			routertest.Setenv(t, "HTTP2_PING_TIMEOUT_SECONDS", "2")
 		}
 		halfOpen(t)
 	})
 	t.Run("HTTP 1", func(t *testing.T) {
-		if long(t) == 0 {
+		t.Parallel()
+		if effort.Current() == effort.Fast {
 			t.Skip("takes a minute: see TestHalfOpenWatch")
 		}
-		t.Setenv("DISABLE_HTTP2", "yes")
+		routertest.Setenv(t, "DISABLE_HTTP2", "yes")
 		halfOpen(t)
 	})
 }
@@ -220,6 +227,7 @@ func halfOpen(t *testing.T) {
 // informer has as a parameter.
 func TestHalfOpenWatch(t *testing.T) {
 	// Guarantee: dead-connection
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	hole := newBlackHole(t, s)
 	config, err := clientcmd.BuildConfigFromFlags("", hole.kubeconfig)

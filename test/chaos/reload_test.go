@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
@@ -135,9 +136,9 @@ func (c reloaded) bad(n, kind int) string {
 // guests may accumulate.
 func TestReloads(t *testing.T) {
 	// Guarantee: reload-all-or-nothing, reload-atomic, reload-keeps, reload-drops-watches
-	reloads := scaled(t, 25)
-	s := sandboxtest.New(t, sandboxtest.Options{})
-	ns := s.Namespace(t)
+	t.Parallel()
+	reloads := effort.Rounds(9, 25, 500) // at least each kind of bad and good ones
+	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	file := routertest.Install(t, s.Kubeconfig(), "")
 	head, err := os.ReadFile(file)
@@ -182,7 +183,9 @@ func TestReloads(t *testing.T) {
 	if n := routertest.Lists(t, s, "configmaps", ns); n != 1 {
 		t.Errorf("config maps were listed %d times, want once", n)
 	}
-	watches := s.Requests(t, func(q sandboxtest.Request) bool { return q.Resource == "configmaps" && q.Verb == "watch" })
+	watches := s.Requests(t, func(q sandboxtest.Request) bool {
+		return q.Resource == "configmaps" && q.Verb == "watch" && q.Namespace == ns
+	})
 	// the API server ends a watch after five minutes or later
 	if most := 1 + int(time.Since(began)/(5*time.Minute)); len(watches) > most {
 		t.Errorf("config maps were watched %d times, want %d", len(watches), most)
@@ -221,6 +224,7 @@ func (c *churn) check(t *testing.T, r *routertest.Router, m routertest.Objects, 
 // restart no route may miss an event.
 func TestKilledInAReload(t *testing.T) {
 	// Guarantee: reload-killed
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	h := newReceiver(t, func(*http.Request) int {
@@ -250,7 +254,7 @@ func TestKilledInAReload(t *testing.T) {
 	routertest.Exchange(t, file, config(0))
 	r := routertest.StartFile(t, file)
 	r.Ready(t)
-	kills := scaled(t, 6)
+	kills := effort.Rounds(4, 8, 120) // at least each moment
 	for n := 1; n <= kills; n++ {
 		for range 10 + rand.IntN(30) { //nolint:gosec // no secret
 			book.step(m, fmt.Sprintf("o-%d", rand.IntN(30)), rand.IntN(4)) //nolint:gosec // no secret

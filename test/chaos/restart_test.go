@@ -16,8 +16,8 @@ import (
 // delivered.
 func TestRestartReplaysNothing(t *testing.T) {
 	// Guarantee: restart-resumes, restart-flood, list-for-version
-	s := sandboxtest.New(t, sandboxtest.Options{})
-	ns := s.Namespace(t)
+	t.Parallel()
+	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	for i := range 50 {
 		maps.Make(routertest.ConfigMap(fmt.Sprintf("m-%d", i), "1"))
@@ -63,6 +63,7 @@ routes:
 // must be delivered exactly, deletes with their last state: 2,000 deleted, 1,000 added.
 func TestDeletedWhileDown(t *testing.T) {
 	// Guarantee: deleted-while-down, old-ignored, deletes-unnoticed
+	t.Parallel()
 	const n = 1000
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -112,6 +113,7 @@ func TestDeletedWhileDown(t *testing.T) {
 // TestPendingSurvivesAKill shows that pending deltas of an unavailable sink survive a crash.
 func TestPendingSurvivesAKill(t *testing.T) {
 	// Guarantee: backlog-kept
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	h := newReceiver(t, answer(http.StatusServiceUnavailable))
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`

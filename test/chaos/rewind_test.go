@@ -74,6 +74,7 @@ func (c *rewindable) history() (before, back []string) {
 // differences may be delivered.
 func TestBackupRestoredWhileDown(t *testing.T) {
 	// Guarantee: history-lost
+	t.Parallel()
 	c, file, r := newRewindable(t)
 	c.goOn(t)
 	before, back := c.history()
@@ -91,6 +92,7 @@ func TestBackupRestoredWhileDown(t *testing.T) {
 // TestBackupRestoredWhileRunning restores the backup while the router runs.
 func TestBackupRestoredWhileRunning(t *testing.T) {
 	// Guarantee: server-rewound
+	t.Parallel()
 	c, file, r := newRewindable(t)
 	c.goOn(t)
 	before, back := c.history()
@@ -134,6 +136,7 @@ func (c *rewindable) checkAfter(t *testing.T, r *routertest.Router, want []strin
 // TestBackupRestoredSameVersion changes an object after the restore so that it gets the
 // resourceVersion that it had before.
 func TestBackupRestoredSameVersion(t *testing.T) {
+	t.Parallel()
 	c, file, r := newRewindable(t)
 	spend(t, c.maps, "noise", 300)
 	c.maps.Change("changed", `{"data":{"value":"before"}}`)
@@ -168,6 +171,7 @@ func TestBackupRestoredSameVersion(t *testing.T) {
 // cluster must agree.
 func TestBackupRestoredPastOurs(t *testing.T) {
 	// Guarantee: relist
+	t.Parallel()
 	c, file, r := newRewindable(t)
 	c.goOn(t)
 	before, back := c.history()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
@@ -31,7 +32,7 @@ routes:
 `
 
 // TestRulesLedger kills the router again and again while objects become bad and good, and are made
-// and deleted. CHAOS multiplies its six kills; CHAOS_SEED sets the history. In between, a narrower
+// and deleted. CHAOS_SEED sets the history. In between, a narrower
 // configuration takes some objects away from the routes, and a later one gives them back. Then it
 // compares the history with the reports. A report that is repeated after a kill has the same id and
 // counts once. A time during which an object was bad ends when the routes do not see the object any
@@ -52,6 +53,7 @@ routes:
 //   - joined: the groups have each event of state.
 func TestRulesLedger(t *testing.T) {
 	// Guarantee: limit, conditions-alternate, conditions-late, left-unseen
+	t.Parallel()
 	seed, began := rand.Uint64(), time.Now()
 	if text := os.Getenv("CHAOS_SEED"); text != "" {
 		var err error
@@ -76,7 +78,7 @@ func TestRulesLedger(t *testing.T) {
 	first.Wait(t, "events", func(events []routertest.Event) bool { return len(events) >= 20 })
 	first.Kill(t)
 	b.read(t, first.Events())
-	kills := scaled(t, 6)
+	kills := effort.Rounds(3, 6, 120)
 	for n := range kills {
 		b.live(t, file, n)
 	}

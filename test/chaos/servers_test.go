@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
@@ -20,7 +21,8 @@ import (
 // differences may be delivered.
 func TestCompactedWhileDown(t *testing.T) {
 	// Guarantee: history-lost, gap-forgets-position
-	n := scaled(t, 30)
+	t.Parallel()
+	n := effort.Rounds(10, 30, 600)
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -79,6 +81,7 @@ func checkOrder(t *testing.T, events []routertest.Event, subject string, want ..
 // while it runs. The watch cache of the API server then begins at a later version than the saved
 // one.
 func TestServerKilledWhileDown(t *testing.T) {
+	t.Parallel()
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -124,11 +127,9 @@ func TestServerKilledWhileDown(t *testing.T) {
 // delays. After the restart every object must be delivered in its last state, and so must every
 // delete of a delivered object.
 func TestKilledInTheFirstList(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
-	n := 1000
-	if long(t) > 0 {
-		n = 5000
-	}
+	n := effort.Rounds(400, 1000, 5000)
 	h := newReceiver(t, slowly(2*time.Millisecond))
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
@@ -156,12 +157,10 @@ routes:
 
 // TestKilledInARelist kills the router in the middle of a list after a gap.
 func TestKilledInARelist(t *testing.T) {
+	t.Parallel()
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
-	n := 1000
-	if long(t) > 0 {
-		n = 5000
-	}
+	n := effort.Rounds(400, 1000, 5000)
 	h := newReceiver(t, answer(http.StatusOK))
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
@@ -255,6 +254,7 @@ func (c *crowd) settle(t *testing.T) {
 // must end in time, and the next one must deliver the backlog.
 func TestStopWhileAllIsDead(t *testing.T) {
 	// Guarantee: stop-bounded
+	t.Parallel()
 	for name, dead := range map[string]func(*http.Request) int{
 		"unavailable": answer(http.StatusServiceUnavailable),
 		"silent":      slowly(time.Hour),

@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
@@ -24,6 +25,7 @@ func stateOf(file string) string { return filepath.Join(filepath.Dir(file), "sta
 // affected.
 func TestTwoOnOneFolder(t *testing.T) {
 	// Guarantee: damaged-state
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
@@ -50,6 +52,7 @@ func TestTwoOnOneFolder(t *testing.T) {
 // either with the right state, or it moves the file aside, says so, and begins with an empty one.
 func TestDamagedState(t *testing.T) {
 	// Guarantee: damaged-state
+	t.Parallel()
 	damages := []struct {
 		name       string
 		harm       func(data []byte) []byte
@@ -62,7 +65,7 @@ func TestDamagedState(t *testing.T) {
 		{"garbage in front", func(data []byte) []byte { copy(data, strings.Repeat("garbage ", 2048)); return data }, true},
 		{"zeros at the end of what is used", func(data []byte) []byte { clear(data[len(data)/4:]); return data }, false},
 	}
-	for i := range scaled(t, 3) {
+	for i := range effort.Rounds(2, 3, 60) {
 		damages = append(damages, struct {
 			name       string
 			harm       func(data []byte) []byte
@@ -153,6 +156,7 @@ func checkDamaged(t *testing.T, s *sandboxtest.Sandbox, ns, file string, mustQua
 // TestNewerState shows that a file of a newer version is refused and left unchanged.
 func TestNewerState(t *testing.T) {
 	// Guarantee: downgrade
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
 	fill(t, s, ns, file)

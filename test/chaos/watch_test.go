@@ -14,6 +14,7 @@ import (
 // changes may be delivered.
 func TestGapAfterCompaction(t *testing.T) {
 	// Guarantee: gap-net-change, delete-and-recreate, unchanged-updates
+	t.Parallel()
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -59,6 +60,7 @@ func TestGapAfterCompaction(t *testing.T) {
 
 func TestAPIServerKilled(t *testing.T) {
 	// Guarantee: at-least-once
+	t.Parallel()
 	s := sandboxtest.New(t, sandboxtest.Options{})
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -81,6 +83,7 @@ func TestAPIServerKilled(t *testing.T) {
 // TestStopWhileTheServerIsDead shows that waits of the router end with their context; those of
 // client-go do not.
 func TestStopWhileTheServerIsDead(t *testing.T) {
+	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	proxy := s.Proxy(t)
 	r := routertest.Start(t, proxy.Kubeconfig(), fmt.Sprintf(watchConfigMaps, ns))

@@ -16,9 +16,9 @@ import (
 // dependent must arrive, and none that had arrived before a cut may be repeated.
 func TestWatchesAcrossKills(t *testing.T) {
 	// Guarantee: watches
+	t.Parallel()
 	const n, share = 300, 40
-	s := sandboxtest.New(t, sandboxtest.Options{})
-	ns := s.Namespace(t)
+	s, ns := sandboxtest.StartNamespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	m.Make(routertest.ConfigMap("home", "closed", "role=home"))
 	createMany(t, s, ns, "child", n)
