@@ -55,6 +55,7 @@ func (c *crew) well() {
 // TestWorkerStatus: a worker shows its partitions, the deltas in hand and the members, and refuses
 // what only the leader can answer.
 func TestWorkerStatus(t *testing.T) {
+	t.Parallel()
 	c := newCrew(t, 1, natstest.Config{}, nil)
 	c.receiver.Down("far", true)
 	c.change(5)
@@ -79,6 +80,7 @@ func TestWorkerStatus(t *testing.T) {
 // are.
 func TestAlteredStreams(t *testing.T) {
 	// Guarantee: fleet-streams-altered
+	t.Parallel()
 	c := newCrew(t, 1, natstest.Config{}, nil)
 	const work, cuts, own, members, values, letters = "DR_test_WORK", "DR_test_CUTS", "KV_dr_test_own", "KV_dr_test_members", "KV_dr_test_kv", "DR_test_DLQ"
 	faulty := func(fault func(*jetstream.StreamConfig), why string) {

@@ -17,29 +17,34 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/fleet"
 	"github.com/deltarouter/deltarouter/test/fleet/ledger"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
 )
 
-// number returns the number in an environment variable.
-func number(t *testing.T, name string, otherwise uint64) uint64 {
+// seed returns the number in FLEET_SEED, or a random one.
+func seed(t *testing.T) uint64 {
 	t.Helper()
-	text := os.Getenv(name)
+	text := os.Getenv("FLEET_SEED")
 	if text == "" {
-		return otherwise
+		return rand.Uint64()
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
 	must.Succeed(t, err)
 	return n
 }
 
-// TestLedger disturbs fleets in FLEET_ROUNDS rounds (12) while objects change, and compares the
-// history of each round with the deliveries. Some changes of several objects have one
-// resourceVersion. FLEET_FLEETS fleets (1) share the rounds: they run at
-// the same time, because a round mostly waits. FLEET_SEED sets the choice of rounds and changes of
-// the first one, and the others count from it; FLEET_KIND selects one kind of rounds.
+// fleets is the number of fleets that share the rounds of TestLedger. They run at the same time,
+// because a round mostly waits.
+const fleets = 3
+
+// TestLedger disturbs fleets in rounds while objects change, and compares the history of each round
+// with the deliveries. Some changes of several objects have one resourceVersion. At each effort
+// there is at least one round of each kind. FLEET_SEED sets the choice of rounds and changes of the
+// first fleet, and the others count from it: the seed of a failed fleet is that of the first one in
+// the next run. FLEET_KIND selects one kind of rounds.
 //
 //   - Each change is delivered on the routes every, keyed and local, and the last state of each
 //     object on the route latest.
@@ -67,35 +72,41 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 //     time are missing, for minutes at least.
 func TestLedger(t *testing.T) {
 	// Guarantee: fleet-takeover, fleet-no-late-delivery, workers-deliver, barren-watch
-	seed, rounds, fleets := number(t, "FLEET_SEED", rand.Uint64()), number(t, "FLEET_ROUNDS", 12), number(t, "FLEET_FLEETS", 1)
+	t.Parallel()
+	seed := seed(t)
 	var failed atomic.Bool
-	for n := range fleets {
-		share := (rounds + fleets - 1 - n) / fleets
+	for n := range uint64(fleets) {
 		t.Run(fmt.Sprintf("fleet=%d", n), func(t *testing.T) {
 			t.Parallel()
 			defer func() { failed.Store(failed.Load() || t.Failed()) }()
-			runRounds(t, seed+n, int(share), &failed) //nolint:gosec // a small number
+			runRounds(t, seed+n, &failed)
 		})
 	}
 }
 
 // runRounds disturbs one fleet, until the rounds of any fleet have failed.
-func runRounds(t *testing.T, seed uint64, rounds int, failed *atomic.Bool) {
+func runRounds(t *testing.T, seed uint64, failed *atomic.Bool) {
+	t.Helper()
 	t.Log("FLEET_SEED", seed)
 	w := newWorld(t, seed)
-	var all []kind
-	for _, k := range kinds() {
-		if only := os.Getenv("FLEET_KIND"); only == "" || only == k.name {
+	var all, share []kind
+	for i, k := range kinds() {
+		only := os.Getenv("FLEET_KIND")
+		if only == "" || only == k.name {
 			all = append(all, k)
 		}
+		if only == "" && uint64(i)%fleets == seed%fleets || only == k.name {
+			share = append(share, k)
+		}
 	}
-	var order []int
+	order := shuffled(w.random, share) // of several fleets with consecutive seeds one has each kind
 	total := map[string]int{}
+	rounds := effort.Rounds(len(share), max(34, len(share)), 334)
 	for n := 0; n < rounds && !failed.Load(); n++ {
 		if len(order) == 0 { // each kind once before any comes again
-			order = w.random.Perm(len(all))
+			order = shuffled(w.random, all)
 		}
-		k := all[order[0]]
+		k := order[0]
 		order = order[1:]
 		began := time.Now()
 		duplicates, changes := w.round(n, k)
@@ -106,6 +117,13 @@ func runRounds(t *testing.T, seed uint64, rounds int, failed *atomic.Bool) {
 		}
 	}
 	t.Logf("rounds: %v", total)
+}
+
+func shuffled(random *rand.Rand, kinds []kind) (order []kind) {
+	for _, i := range random.Perm(len(kinds)) {
+		order = append(order, kinds[i])
+	}
+	return order
 }
 
 // round makes changes, disturbs the fleet, waits until everything is delivered, and compares.

@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -17,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/fleet"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/natstest"
@@ -55,6 +55,7 @@ func (c *crew) logged(n *fleet.Node, text string) {
 // TestFullStorage: the servers have no room, not even for the leases of workers.
 func TestFullStorage(t *testing.T) {
 	// Guarantee: fleet-nats-faults
+	t.Parallel()
 	c := newCrew(t, 1, natstest.Config{}, nil)
 	c.alter("DR_test_WORK", func(s *jetstream.StreamConfig) { s.MaxBytes = 1 << 20 })
 	must.Succeed(t, c.nats.Replace(natstest.Config{MaxStore: 16 << 20}))
@@ -132,6 +133,7 @@ func replace(t *testing.T, file string, text []byte) {
 // TestExpiredCredentials: the .creds file of all processes expires, and is renewed.
 func TestExpiredCredentials(t *testing.T) {
 	// Guarantee: fleet-nats-faults
+	t.Parallel()
 	a, file := newAccount(t), filepath.Join(t.TempDir(), "router.creds")
 	replace(t, file, a.creds(t, time.Hour))
 	c := newCrew(t, 2, a.config, func(_ *crew, o *fleet.Options) { o.Credentials = fmt.Sprintf("creds: {file: %q}", file) })
@@ -146,6 +148,7 @@ func TestExpiredCredentials(t *testing.T) {
 // file.
 func TestRotatedPassword(t *testing.T) {
 	// Guarantee: fleet-nats-faults
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")
 	users := func(password string) natstest.Config {
 		return natstest.Config{Users: []natstest.User{{Name: "test", Password: "test"}, {Name: "router", Password: password}}}
@@ -164,6 +167,7 @@ func TestRotatedPassword(t *testing.T) {
 // and a leader whose servers are replaced by them goes on as without NATS.
 func TestOlderServers(t *testing.T) {
 	// Guarantee: fleet-nats-faults
+	t.Parallel()
 	for _, version := range []string{"2.11.10", "2.12.0"} {
 		t.Run(version, func(t *testing.T) {
 			older := natstest.Config{Version: version}
@@ -189,15 +193,13 @@ func TestOlderServers(t *testing.T) {
 	}
 }
 
-// TestNoQuorum: two of three servers are gone, as long as the leader needs to notice it, and at
-// least for FLEET_OUTAGE: ten minutes are
-//
-//	FLEET_OUTAGE=10m go test ./test/fleet -run TestNoQuorum -v -timeout 30m
+// TestNoQuorum: two of three servers are gone, as long as the leader needs to notice it, and at the
+// effort soak for ten minutes.
 func TestNoQuorum(t *testing.T) {
 	// Guarantee: fleet-nats-faults
+	t.Parallel()
 	c := newCrew(t, 2, natstest.Config{Servers: 3}, nil)
-	outage, err := time.ParseDuration(cmp.Or(os.Getenv("FLEET_OUTAGE"), "0s"))
-	must.Succeed(t, err)
+	outage := time.Duration(effort.Rounds(0, 0, 10)) * time.Minute
 	for _, s := range c.nats.Servers[:2] {
 		s.Kill()
 	}

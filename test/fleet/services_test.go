@@ -138,6 +138,7 @@ func (f *services) dlq(args ...string) (string, error) {
 // once. The dead letters of workers are listed, redelivered and dropped at the leader.
 func TestServices(t *testing.T) {
 	// Guarantee: workers-kv, workers-lookup, workers-letters, route-with
+	t.Parallel()
 	f := newServices(t)
 	names := []string{"o-a", "o-b", "o-c", "o-d", "o-e", "o-f"}
 	for range 5 {

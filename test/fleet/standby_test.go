@@ -223,6 +223,7 @@ func (p *pair) shipped(leader, standby *fleet.Node) {
 // the same members. The standby answers from its state and says so; it names the leader for
 // changes.
 func TestStandby(t *testing.T) {
+	t.Parallel()
 	p := newPair(t, 2)
 	must.Succeed(t, p.fleet.Start())
 	leader, standbys := p.roles(p.fleet.Members...)
@@ -298,6 +299,7 @@ func (p *pair) follows(standby *fleet.Node) {
 // nothing comes again after a clean end, and conditions and limits are exact.
 func TestTakeover(t *testing.T) {
 	// Guarantee: fleet-takeover, fleet-no-late-delivery, fleet-able-to-lead
+	t.Parallel()
 	p := newPair(t, 3)
 	one, two, three := p.fleet.Members[0], p.fleet.Members[1], p.fleet.Members[2]
 	must.Succeed(t, one.Launch())
