@@ -15,6 +15,7 @@ import (
 // TestCommands: each command line of router in a document has a command and flags that router help
 // knows.
 func TestCommands(t *testing.T) {
+	t.Parallel()
 	helps := map[string]string{}
 	lines := 0
 	for name, text := range readDocuments(t) {
@@ -111,6 +112,7 @@ var (
 // TestConfigurations: router check accepts each whole configuration in a document without a
 // warning. A module that the reader is to build is replaced by a small one, without configuration.
 func TestConfigurations(t *testing.T) {
+	t.Parallel()
 	module, err := filepath.Abs(root + "/examples/plugins/label-audit/label-audit.wasm")
 	must.Succeed(t, err)
 	checked := 0

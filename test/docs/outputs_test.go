@@ -13,6 +13,7 @@ import (
 
 // TestFailedCase: the difference that docs/TESTING.md shows is that of its case, with another node.
 func TestFailedCase(t *testing.T) {
+	t.Parallel()
 	text := readDoc(t, "TESTING.md")
 	cases := regexp.MustCompile("(?ms)^```yaml\n(config: .*?)^```$").FindStringSubmatch(text)
 	shown := regexp.MustCompile(`(?m)^    --- FAIL: .*\n(    .*\n)*`).FindString(text)
@@ -51,6 +52,7 @@ routes:
 
 // TestMessagesOfCEL: router check still words its findings as docs/CEL.md quotes them.
 func TestMessagesOfCEL(t *testing.T) {
+	t.Parallel()
 	filters := []string{
 		`object.spec.podCIDRS == []`,
 		`object.spec.nodeName == "n1"`,

@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 // outside of the repository, without a module proxy, up to a configuration that `router check`
 // accepts and a golden test that passes.
 func TestFirstHandler(t *testing.T) {
+	t.Parallel()
 	root, err := filepath.Abs("../..")
 	must.Succeed(t, err)
 	text := section(t, filepath.Join(root, "docs/PLUGINS.md"), "## Five minutes with Go\n", "## Five minutes with Rust\n")

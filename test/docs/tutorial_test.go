@@ -15,6 +15,7 @@ import (
 // and prints the output that the document shows. `make build` is only looked up in the Makefile: the programs
 // are those of this test run, and kubectl is a stand-in.
 func TestTutorial(t *testing.T) {
+	t.Parallel()
 	root, err := filepath.Abs("../..")
 	must.Succeed(t, err)
 	text, err := os.ReadFile(filepath.Join(root, "docs/TUTORIAL.md"))

@@ -91,6 +91,7 @@ func TestCutOff(t *testing.T) {
 	// Guarantee: fleet-one-leader
 	for _, how := range []string{"block", "refuse"} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel() // it waits for Leases to expire
 			s, ns := sandboxtest.StartNamespace(t)
 			proxy := s.Proxy(t)
 			one, two := member(t, proxy.RESTConfig(), ns, "one", 3*time.Second), member(t, s.RESTConfig(), ns, "two", 3*time.Second)
