@@ -240,7 +240,7 @@ func TestMistakes(t *testing.T) {
 		want  string
 	}{
 		{"no command", epoch, nil, "usage: release files|image|release -out FOLDER"},
-		{"no folder", epoch, []string{"image"}, "image needs -out FOLDER"},
+		{"no folder", epoch, []string{"files"}, "files needs -out FOLDER"},
 		{"platform", epoch, []string{"image", "-out", out, "-platforms", "linux"}, `"linux" is not OS/ARCHITECTURE`},
 		{"version", epoch, []string{"image", "-out", out, "-version", "1 2"}, `the version "1 2" has characters beside`},
 		{"time", "yesterday", []string{"image", "-out", out, "-version", "1"}, `"yesterday" is not a number of seconds since 1970`},
