@@ -20,14 +20,14 @@ import (
 )
 
 func TestContract(t *testing.T) {
-	plugintest.RunHandler(t, plugintest.Handler{Kind: extism.Kind(), Config: fmt.Sprintf("{module: %q}", guest(t)), Env: newHost().env})
+	plugintest.RunHandler(t, plugintest.Handler{Kind: extism.Kind(), Config: fmt.Sprintf("{module: %q}", guest(t)), Env: newHost(t).env})
 }
 
 const settings = `config: {greeting: hi, number: 3, list: [a, {b: null}]}`
 
 // TestAnswers shows the results of a guest.
 func TestAnswers(t *testing.T) {
-	h := newHost().open(t, settings)
+	h := newHost(t).open(t, settings)
 	for _, tt := range []struct{ action, want string }{
 		{"none", "ok"},
 		{"bytes", "ok /=true"},
@@ -60,7 +60,7 @@ func TestVerdicts(t *testing.T) {
 		{`[{"type":"t","subject":"s","data":1},{"data":2}]`, "ok t/s=1 /=2"},
 		{`[{"data":1},{"data":2},{"data":3}]`, `fail extism "notify": more than 2 events for one delta (limits.events)`},
 	} {
-		h := newHost().open(t, fmt.Sprintf("config: {answer: %q}, limits: {events: 2}", tt.answer))
+		h := newHost(t).open(t, fmt.Sprintf("config: {answer: %q}, limits: {events: 2}", tt.answer))
 		if got := one(t, h, "verdict"); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.answer, got, tt.want)
 		}
@@ -69,7 +69,7 @@ func TestVerdicts(t *testing.T) {
 
 // TestBatch shows that an error is that of its delta, and that a delta finds nothing of another.
 func TestBatch(t *testing.T) {
-	h := newHost()
+	h := newHost(t)
 	results, err := h.open(t, settings).Handle(t.Context(), deltas(t, "calls", "fail", "echo", "blocks", "code", "calls"))
 	must.Succeed(t, err)
 	var verdicts []string
@@ -102,7 +102,7 @@ func TestGrants(t *testing.T) {
 		{"http", `http: [{host: "example.org:443"}]`, "http_request: not granted: see allow.http"},
 		{"hugerequest", `http: [{host: "example.org:443"}]`, "http_request: a limit was exceeded"},
 	} {
-		h := newHost().open(t, fmt.Sprintf("config: {request: '{\"url\":\"https://example.com/\"}'}, allow: {%s}", tt.allow))
+		h := newHost(t).open(t, fmt.Sprintf("config: {request: '{\"url\":\"https://example.com/\"}'}, allow: {%s}", tt.allow))
 		if got := one(t, h, tt.action); !strings.Contains(got, tt.want) {
 			t.Errorf("%s with %q: got %s, want %s", tt.action, tt.allow, got, tt.want)
 		}
@@ -113,7 +113,7 @@ func TestGrants(t *testing.T) {
 // and another instance finds them.
 func TestVariables(t *testing.T) {
 	// Guarantee: call-atomic
-	h := newHost()
+	h := newHost(t)
 	const config = "allow: {kv: true}"
 	first := h.open(t, config)
 	for i, want := range []string{"ok /=1", "ok /=2"} {
@@ -153,7 +153,7 @@ func TestHTTP(t *testing.T) {
 	t.Setenv("EXTISM_TEST_SECRET", "secret")
 	address := strings.TrimPrefix(server.URL, "http://")
 	open := func(path, more string) plugins.Handler {
-		return newHost().open(t, fmt.Sprintf(`config: {request: '{"url":"%s%s","method":"post","headers":{"X-Test":"é"%s}}'}, allow: {http: [{host: %q, scheme: http, private: true, rate: 1000, headers: {Authorization: {env: EXTISM_TEST_SECRET}}}]}`, server.URL, path, more, address))
+		return newHost(t).open(t, fmt.Sprintf(`config: {request: '{"url":"%s%s","method":"post","headers":{"X-Test":"é"%s}}'}, allow: {http: [{host: %q, scheme: http, private: true, rate: 1000, headers: {Authorization: {env: EXTISM_TEST_SECRET}}}]}`, server.URL, path, more, address))
 	}
 	if got, want := one(t, open("/", ""), "http"), `ok /=[418,"POST é \"secret\" \"hello \\xff\"","{\"content-length\":\"29\",\"content-type\":\"text/plain\",\"date\":\"now\"}"]`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -175,7 +175,7 @@ func TestHTTP(t *testing.T) {
 }
 
 func TestLog(t *testing.T) {
-	h := newHost()
+	h := newHost(t)
 	if got := one(t, h.open(t, ""), "log"); got != "ok /=2" {
 		t.Errorf("the level: got %s", got)
 	}
@@ -214,7 +214,7 @@ func TestModules(t *testing.T) {
 	component := filepath.Join(t.TempDir(), "component.wasm")
 	must.Succeed(t, os.WriteFile(component, []byte("\x00asm\x0d\x00\x01\x00rest"), 0o600))
 	open := func(config string) error {
-		_, err := extism.Kind().Open(t.Context(), plugintest.Node(t, config), newHost().env)
+		_, err := extism.Kind().Open(t.Context(), plugintest.Node(t, config), newHost(t).env)
 		return err
 	}
 	for _, tt := range []struct{ config, want string }{
@@ -229,9 +229,9 @@ func TestModules(t *testing.T) {
 	} {
 		must.Fail(t, open(tt.config), tt.want)
 	}
-	if got := one(t, newHost().open(t, "function: nothing"), "echo"); got != "ok" {
+	if got := one(t, newHost(t).open(t, "function: nothing"), "echo"); got != "ok" {
 		t.Errorf("a function without a result: got %s", got)
 	}
-	_, err := wasm.Kind().Open(t.Context(), plugintest.Node(t, fmt.Sprintf("{module: %q}", guest(t))), newHost().env)
+	_, err := wasm.Kind().Open(t.Context(), plugintest.Node(t, fmt.Sprintf("{module: %q}", guest(t))), newHost(t).env)
 	must.Fail(t, err, "it is a module for Extism: write `extism:` in place of `wasm:`")
 }

@@ -37,7 +37,7 @@ func selected() []string {
 // TestFields: a function gets the declared fields and those of the identity, of each object.
 func TestFields(t *testing.T) {
 	// Guarantee: handler-fields
-	results, err := newHost().open(t, "fields: [status.phase]").Handle(t.Context(), fieldDeltas(t))
+	results, err := newHost(t).open(t, "fields: [status.phase]").Handle(t.Context(), fieldDeltas(t))
 	must.Succeed(t, err)
 	for i, want := range selected() {
 		_, objects, _ := strings.Cut(describe(results[i]), `,"object":`)

@@ -45,7 +45,7 @@ func TestHostileGuests(t *testing.T) {
 		{"exit", "exited with code 3"},
 	} {
 		t.Run(tt.action, func(t *testing.T) {
-			h := newHost()
+			h := newHost(t)
 			handler := h.open(t, "limits: {memory: 16Mi, output: 64Ki, log: 10}, allow: {kv: true}")
 			got := one(t, handler, tt.action)
 			if !strings.HasPrefix(got, "fail ") || !strings.Contains(got, tt.want) || len(got) > 16<<10 || strings.ContainsAny(got, "\x00\x1b") || !utf8.ValidString(got) {
@@ -63,7 +63,7 @@ func TestHostileGuests(t *testing.T) {
 
 // TestTooLarge shows that a delta that does not fit is rejected, and the next one handled.
 func TestTooLarge(t *testing.T) {
-	h := newHost().open(t, "limits: {memory: 8Mi}")
+	h := newHost(t).open(t, "limits: {memory: 8Mi}")
 	large := deltas(t, "bytes")
 	large[0].New = pod(t, "bytes", 3<<20)
 	results, err := h.Handle(t.Context(), large)
@@ -79,7 +79,7 @@ func TestTooLarge(t *testing.T) {
 // TestMemoryReturns shows that the blocks of a large delta are not kept, and are counted.
 func TestMemoryReturns(t *testing.T) {
 	// Guarantee: guest-memory
-	h := newHost()
+	h := newHost(t)
 	handler := h.open(t, "function: nothing, limits: {memory: 128Mi}")
 	memory := func() float64 {
 		return testutil.ToFloat64(h.env.Metrics.GuestMemory.WithLabelValues("notify"))

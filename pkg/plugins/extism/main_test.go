@@ -4,15 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/deltarouter/deltarouter/internal/kv"
 	"github.com/deltarouter/deltarouter/internal/metrics"
@@ -21,51 +15,18 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/extism"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/built"
+	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/logged"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-func TestMain(m *testing.M) {
-	var err error
-	if built.dir, err = os.MkdirTemp("", "extism-*"); err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(built.dir)
-		os.Exit(code)
-	}))
-}
-
-// built is the guest, which is built once for all tests, and a folder for it.
-var built struct {
-	mu   sync.Mutex
-	dir  string
-	file string
-}
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // guest returns the file of the guest in testdata.
 func guest(t testing.TB) string {
 	t.Helper()
-	built.mu.Lock()
-	defer built.mu.Unlock()
-	if built.file != "" {
-		return built.file
-	}
-	const source = "testdata/guest"
-	// go test caches a result until a file that the test has opened changes.
-	for _, file := range []string{"main.go", "pdk.go", "go.mod"} {
-		_, err := os.Stat(filepath.Join(source, file))
-		must.Succeed(t, err)
-	}
-	file := filepath.Join(built.dir, "guest.wasm")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-buildmode=c-shared", "-o", file, ".")
-	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", source, err, out)
-	}
-	built.file = file
-	return file
+	return built.Module(t, "testdata/guest")
 }
 
 // host is the environment of handlers in a test.
@@ -74,14 +35,15 @@ type host struct {
 	log *logged.Buffer
 }
 
-func newHost() *host {
+func newHost(t testing.TB) *host {
+	t.Helper()
 	log := &logged.Buffer{}
 	return &host{log: log, env: plugins.HandlerEnv{Env: plugins.Env{
 		Name: "notify", Cluster: "test", Metrics: metrics.New(), KV: kv.New(timer.NewFake(time.Now()), false),
 		// The clock stands still, so that no handler exceeds its time on a busy machine.
 		Clock: timer.NewFake(time.Now()),
 		Log:   slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})),
-	}, Workers: 1, Lookup: onlyNodes{}, Cache: built.dir}} // all tests compile the guest once
+	}, Workers: 1, Lookup: onlyNodes{}, Cache: built.Code(t)}}
 }
 
 // onlyNodes has one node, n1.

@@ -21,6 +21,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/engine"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/host"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -119,7 +120,7 @@ func run(t *testing.T, file, config string) (string, error) {
 
 // TestSDKModules runs the modules of Extism's Go SDK, with the outputs that its tests expect.
 func TestSDKModules(t *testing.T) {
-	if raceDetector {
+	if effort.Race {
 		t.Skip("compiling these modules takes minutes under the race detector; make test runs this without it, too")
 	}
 	dir := sdkModules(t)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -82,7 +83,7 @@ func checkSums(t *testing.T, file string) {
 // python opens the example in Python with more lines of configuration.
 func (r *router) python(t testing.TB, script, more string) plugins.Handler {
 	t.Helper()
-	if raceDetector {
+	if effort.Race {
 		t.Skip("compiling CPython takes too long under the race detector")
 	}
 	module := examples + "command-python/python.wasm"

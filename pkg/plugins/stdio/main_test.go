@@ -4,14 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/timer"
@@ -19,45 +13,18 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/stdio"
+	"github.com/deltarouter/deltarouter/test/built"
+	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/logged"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if guest.dir != "" {
-			_ = os.RemoveAll(guest.dir)
-		}
-		os.Exit(code)
-	}))
-}
+func TestMain(m *testing.M) { leaks.Main(m) }
 
-// guest is the folder with the built guest, and with its compiled code.
-var guest struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-// module builds the guest of the tests, once, and returns its file.
+// module returns the file of the guest of the tests.
 func module(t testing.TB) string {
 	t.Helper()
-	guest.once.Do(func() {
-		if guest.dir, guest.err = os.MkdirTemp("", "guest-*"); guest.err != nil { //nolint:usetesting // it outlives this test
-			return
-		}
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(guest.dir, "guest.wasm"), ".")
-		cmd.Dir = "testdata/guest"
-		cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			guest.err = fmt.Errorf("%w\n%s", err, out)
-		}
-	})
-	must.Succeed(t, guest.err)
-	// go test caches a result until a file that the test has opened changes.
-	_, err := os.Stat("testdata/guest/main.go")
-	must.Succeed(t, err)
-	return filepath.Join(guest.dir, "guest.wasm")
+	return built.Command(t, "testdata/guest")
 }
 
 // router is the environment of handlers in a test.
@@ -67,14 +34,14 @@ type router struct {
 }
 
 func newRouter(t testing.TB) *router {
-	module(t)
+	t.Helper()
 	log := &logged.Buffer{}
 	return &router{log: log, env: plugins.HandlerEnv{Env: plugins.Env{
 		Name: "audit", Cluster: "test", Metrics: metrics.New(),
 		// The clock stands still, so that no guest exceeds its time on a busy machine.
 		Clock: timer.NewFake(time.Now()),
 		Log:   slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelInfo})),
-	}, Workers: 1, Cache: guest.dir}}
+	}, Workers: 1, Cache: built.Code(t)}}
 }
 
 func (r *router) tryOpen(t testing.TB, config string) (plugins.Handler, error) {

@@ -174,6 +174,10 @@ func (m module) write(t testing.TB) string {
 // inputAt is the address of the input buffer of guest.
 const inputAt = 0x10000
 
+// fewPages is the memory of a guest that gets small batches. Most of the time of a start is that in
+// which the operating system provides the memory.
+var fewPages = []byte{0, 3}
+
 // guest returns a module whose rtr_handle has the given body, which returns the answer. It has one
 // page for its data and 1 MiB for the input.
 func guest(handle ...any) module {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/built"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -56,7 +57,7 @@ func (e example) module(t testing.TB) string {
 	t.Helper()
 	if _, err := os.Stat(root + e.source + "/go.mod"); err == nil {
 		skipIfSlow(t)
-		return build(t, root+e.source)
+		return built.Module(t, root+e.source)
 	}
 	return filepath.Join(root, e.source, e.name+".wasm")
 }

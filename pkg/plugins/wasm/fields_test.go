@@ -16,6 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
+	"github.com/deltarouter/deltarouter/test/built"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -58,7 +59,7 @@ func whole(t testing.TB) (text string) {
 // declaring writes the guest of the tests with a section of fields, and returns its file.
 func declaring(t *testing.T, content string) string {
 	t.Helper()
-	text, err := os.ReadFile(build(t, "testdata/guest"))
+	text, err := os.ReadFile(built.Module(t, "testdata/guest"))
 	must.Succeed(t, err)
 	path := filepath.Join(t.TempDir(), "guest.wasm")
 	must.Succeed(t, os.WriteFile(path, append(text, section(0, append(sized([]byte("deltarouter.fields")), content...))...), 0o600))
@@ -76,7 +77,7 @@ func TestFields(t *testing.T) {
 		{"all", "", "", whole(t)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			file := build(t, "testdata/guest")
+			file := built.Module(t, "testdata/guest")
 			if tt.section != "" {
 				file = declaring(t, tt.section)
 			}
@@ -116,7 +117,7 @@ func digest(t *testing.T, file string) string {
 func TestFieldsOfCache(t *testing.T) {
 	// Guarantee: cache-auto
 	file := declaring(t, "status.phase\nspec.nodeName\n")
-	wrong, plain := declaring(t, "status[0]\n"), build(t, "testdata/guest")
+	wrong, plain := declaring(t, "status[0]\n"), built.Module(t, "testdata/guest")
 	for _, tt := range []struct{ name, config, want string }{
 		{"pinned", "sha256: " + digest(t, file), "status.phase spec.nodeName"},
 		{"not pinned", "", ""},
@@ -186,7 +187,7 @@ func TestFieldsMistakes(t *testing.T) {
 // by the path accessor of each SDK, and by decoding the object. The metric x is the CPU time
 // relative to that with the whole object.
 func BenchmarkFields(b *testing.B) {
-	reads := map[string]string{"decodes in Go": build(b, "testdata/guest")}
+	reads := map[string]string{"decodes in Go": built.Module(b, "testdata/guest")}
 	for _, e := range examples() {
 		if e.name == "phase" {
 			reads["path in "+filepath.Base(e.source)] = e.module(b)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -12,20 +11,10 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/built"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 )
-
-// guestEvents returns the number of events for a memory test: 50,000, or GUEST_EVENTS.
-func guestEvents(t *testing.T) int {
-	t.Helper()
-	if n, err := strconv.Atoi(os.Getenv("GUEST_EVENTS")); err == nil {
-		return n
-	}
-	if testing.Short() || raceDetector {
-		return 5_000
-	}
-	return 50_000
-}
 
 // flood passes events to a guest in batches, and returns its maximum memory.
 func flood(t *testing.T, h *host, handler plugins.Handler, batch []*event.Delta, events int) (most float64) {
@@ -60,7 +49,7 @@ func TestFlatMemory(t *testing.T) {
 			h.env.Workers = 1
 			handler := h.open(t, fmt.Sprintf("{module: %q, config: {note: long}, limits: {memory: 64Mi, calls: 100M}}", module))
 			for _, size := range []int{64, 1} { // deltas per call
-				events := guestEvents(t)
+				events := effort.Rounds(5_000, 50_000, 50_000)
 				if size == 1 {
 					events /= 10
 				}
@@ -80,7 +69,7 @@ func TestCoreV1(t *testing.T) {
 	must.Succeed(t, err)
 	h := newHost()
 	h.env.Workers = 1
-	handler := h.open(t, fmt.Sprintf("{module: %q, limits: {memory: 64Mi}}", build(t, "testdata/pod")))
+	handler := h.open(t, fmt.Sprintf("{module: %q, limits: {memory: 64Mi}}", built.Module(t, "testdata/pod")))
 	delta := &event.Delta{Source: "pods", Op: event.Updated, Old: parseObject(t, text), New: parseObject(t, text)}
 	batch := slices.Repeat([]*event.Delta{delta}, 64)
 	for _, r := range handle(t, handler, batch) {
@@ -89,10 +78,10 @@ func TestCoreV1(t *testing.T) {
 		}
 	}
 	fuel := func() float64 { return testutil.ToFloat64(h.env.Metrics.GuestFuel.WithLabelValues(h.env.Name)) }
-	const events = 1280
+	events := effort.Rounds(320, 1280, 1280)
 	before := fuel()
 	most := flood(t, h, handler, batch, events)
-	per := (fuel() - before) / events
+	per := (fuel() - before) / float64(events)
 	t.Logf("%.0f fuel for a pod of %d bytes, %.1f MiB of memory", per, len(text), most/(1<<20))
 	if per > 12_000_000 || most > 48<<20 {
 		t.Errorf("a pod takes %.0f fuel, and the guest %v bytes", per, most)

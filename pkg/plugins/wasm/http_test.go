@@ -63,8 +63,8 @@ func asking(request string, want int64) module {
 	m.function("rtr_handle").body = body
 	m.imports = []function{named("http"), named("emit")}
 	m.data = map[uint32][]byte{0x400000: []byte(request), 0x20000: []byte(`{"data":`)}
-	m.memory = append([]byte{0}, uleb(160)...)
-	m.function("rtr_alloc").body = constant(opI32, 0x800000)
+	m.memory = append([]byte{0}, uleb(0x41+len(request)>>16)...)
+	m.function("rtr_alloc").body = constant(opI32, 0x300000)
 	return m
 }
 

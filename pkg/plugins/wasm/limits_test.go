@@ -241,9 +241,9 @@ func TestWornSoon(t *testing.T) {
 			h := newHost()
 			h.env.Clock = timer.NewFake(time.Now())
 			m := guest(constant(opI32, 0x100), constant(opI32, 0x100), opLoad, 2, 0, constant(opI32, 1), opAdd, 0x36 /* i32.store */, 2, 0,
-				constant(opI32, 0x100), opLoad, 2, 0, constant(opI32, after), opEq, opIf, empty, constant(opI32, 800), opMemoryGrow, 0, opDrop, opEnd,
+				constant(opI32, 0x100), opLoad, 2, 0, constant(opI32, after), opEq, opIf, empty, constant(opI32, 40), opMemoryGrow, 0, opDrop, opEnd,
 				constant(opI64, 0))
-			handler := h.open(t, limited(t, m, "batch: 1"))
+			handler := h.open(t, limited(t, m, "batch: 1, memory: 4Mi"))
 			var batch []*event.Delta
 			for i := range 64 {
 				batch = append(batch, &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Pod(t, fmt.Sprint("p", i), 1, 10)})

@@ -10,6 +10,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/built"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -23,7 +25,7 @@ func one(t *testing.T, name string) []*event.Delta {
 func TestSDK(t *testing.T) {
 	h := newHost()
 	h.env.Workers = 1
-	handler := h.open(t, fmt.Sprintf("{module: %q, config: {answer: {a: [1, x]}}, limits: {memory: 32Mi, fuel: 1G}}", build(t, "testdata/guest")))
+	handler := h.open(t, fmt.Sprintf("{module: %q, config: {answer: {a: [1, x]}}, limits: {memory: 32Mi, fuel: 1G}}", built.Module(t, "testdata/guest")))
 	// first, because later subtests exceed the limit of log lines
 	t.Run("log", func(t *testing.T) { testSlog(t, h, handler) })
 	tests := []struct {
@@ -81,10 +83,7 @@ func TestSDK(t *testing.T) {
 // testFlatMemory: the garbage collector of a Go guest runs, because the memory of all handled
 // deltas is many times the limit.
 func testFlatMemory(t *testing.T, h *host, handler plugins.Handler) {
-	calls := 50_000
-	if testing.Short() || raceDetector {
-		calls = 5_000
-	}
+	calls := effort.Rounds(5_000, 50_000, 50_000)
 	delta := &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Object(t, `{"metadata":{"name":"parse"},"a":[{"b":"c"},{}]}`)}
 	batch, most := []*event.Delta{delta}, 0.0
 	for i := range calls {
@@ -207,13 +206,13 @@ func expectEcho(t *testing.T, handler plugins.Handler, deltas []*event.Delta) {
 // TestSetup: the setup of a guest rejects its configuration.
 func TestSetup(t *testing.T) {
 	skipIfSlow(t)
-	_, err := newHost().tryOpen(t, fmt.Sprintf("{module: %q, config: {refuse: no threshold}}", build(t, "testdata/guest")))
+	_, err := newHost().tryOpen(t, fmt.Sprintf("{module: %q, config: {refuse: no threshold}}", built.Module(t, "testdata/guest")))
 	must.Fail(t, err, "rtr_init: no threshold")
 }
 
 func skipIfSlow(t testing.TB) {
 	t.Helper()
-	if raceDetector {
+	if effort.Race {
 		t.Skip("compiling another guest takes too long under the race detector")
 	}
 }

@@ -123,7 +123,7 @@ func (s storm) guest(calls int64) module {
 	)
 	m.imports = []function{s.f}
 	m.function("rtr_alloc").body = constant(opI32, stormRoom+1<<18)
-	m.memory = []byte{0, 64}
+	m.memory = []byte{0, 24}
 	m.data = map[uint32][]byte{
 		stormPieces + 0x2000: binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, stormLong), 1<<18),
 		stormPieces + 0x2008: binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, stormLines), 1<<18),

@@ -1,5 +1,0 @@
-//go:build !race
-
-package extism
-
-const raceDetector = false
