@@ -15,6 +15,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process"
+	"github.com/deltarouter/deltarouter/test/built"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -49,14 +51,8 @@ func TestDocumentedMain(t *testing.T) {
 	source := filepath.Join(folder, "main.go")
 	must.Succeed(t, os.WriteFile(source, []byte(text), 0o600))
 	b := newBench(t)
-	program := filepath.Join(folder, "names")
 	// in this module
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, source)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	b.openProgram(program, "")
+	b.openProgram(built.Program{Package: source, Flags: []string{"-ldflags=-s -w"}}.File(t), "")
 	contains(t, b.handle("a")[0], `ok {"pod":"a"}`)
 	b.close()
 	contains(t, b.log.String(), "plugin=names plugin_version=1.0.0")
@@ -64,15 +60,7 @@ func TestDocumentedMain(t *testing.T) {
 
 func TestExampleGo(t *testing.T) {
 	b := newBench(t)
-	file := filepath.Join(t.TempDir(), "native-go")
-	// the flags of `make build`
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, ".")
-	cmd.Dir = examples + "native-go"
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	b.openProgram(file, "allow: {kv: true}\nconfig: {prefix: n/}")
+	b.openProgram(built.Native(t, examples+"native-go"), "allow: {kv: true}\nconfig: {prefix: n/}")
 	contains(t, b.handle("a")[0], `ok {"change":"added pods default/a","number":1}`)
 	contains(t, b.handle("b")[0], `ok {"change":"added pods default/b","number":2}`)
 	b.close()
@@ -142,7 +130,7 @@ func TestExamplePython(t *testing.T) {
 	}
 	b.nothingLeft()
 	b.openProgram(file, config+"limits: {breaker: 0}")
-	b.killOverAndOver(10)
+	b.killOverAndOver(effort.Rounds(2, 10, 50))
 	b.close()
 	sum := sha256.Sum256(mustRead(t, file))
 	plugintest.RunHandler(t, plugintest.Handler{

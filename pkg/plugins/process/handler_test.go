@@ -15,6 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -178,7 +179,7 @@ func TestCrashSparesOthers(t *testing.T) {
 			}
 		})
 	}
-	for range 8 {
+	for range effort.Rounds(3, 8, 50) {
 		results, err := h.Handle(t.Context(), deltas(t, "crash"))
 		if err != nil || results[0].Verdict != plugins.Fail {
 			t.Errorf("the culprit: %v, %v", results, err)

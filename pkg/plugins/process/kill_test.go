@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -16,20 +15,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/effort"
 )
 
-// TestKilledOverAndOver kills the plugin PLUGIN_KILLS times (20) at random moments while four
-// workers send batches. Each worker repeats the deltas that were not answered with ok, like a
-// route.
+// TestKilledOverAndOver kills the plugin at random moments while four workers send batches. Each
+// worker repeats the deltas that were not answered with ok, like a route.
 func TestKilledOverAndOver(t *testing.T) {
 	// Guarantee: plugin-crash
-	kills := 20
-	if n, err := strconv.Atoi(os.Getenv("PLUGIN_KILLS")); err == nil {
-		kills = n
-	}
 	b := newBench(t)
 	b.open("limits: {breaker: 0}")
-	b.killOverAndOver(kills)
+	b.killOverAndOver(effort.Rounds(5, 20, 1000))
 	b.close()
 	if t.Failed() || os.Getenv("PLUGIN_LOG") != "" {
 		t.Log(b.log)

@@ -148,8 +148,8 @@ func (r *raw) answer(request *pluginv1.HandleRequest) (any, error) {
 			ok.Events[0].Data = []byte("\"\xff\"")
 		case "status":
 			return nil, status.Error(codes.Internal, strings.Repeat("status \x1b", 100_000))
-		case "toolong": // more than a client accepts
-			return nil, status.Error(codes.Internal, strings.Repeat("status ", 5_000_000))
+		case "toolong": // more than the 16 MiB that a client accepts
+			return nil, status.Error(codes.Internal, strings.Repeat("status ", 2_500_000))
 		case "early":
 			return nil, status.Error(codes.DeadlineExceeded, "a deadline of the plugin's own")
 		case "unlisten":

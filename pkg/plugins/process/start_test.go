@@ -25,7 +25,7 @@ func TestStartErrors(t *testing.T) {
 		{"sdk", "config: {unknown: 1}", []string{`config: json: unknown field "unknown"`}},
 		{"sdk", "config: {refuse: 3}", []string{"test.yaml:3:18: config.refuse: must be of type boolean"}},
 		{"sdk", "config: 7", []string{"test.yaml:3:9: config: must be of type object"}},
-		{"sdk", "config: {hang: true}\nlimits: {startTimeout: 2s}", []string{"it is not ready after 2s (limits.startTimeout)"}},
+		{"sdk", "config: {hang: true}\nlimits: {startTimeout: 500ms}", []string{"it is not ready after 500ms (limits.startTimeout)"}},
 		{"silent", "limits: {startTimeout: 300ms}", []string{"it is not ready after 300ms (limits.startTimeout)"}},
 		{"garbage", "", []string{"Unrecognized remote plugin message: hello\uFFFD[31m, I am starting", "see docs/ABI.md"}},
 		{"endless", "", []string{"Unrecognized remote plugin message: xxx"}},
@@ -43,7 +43,7 @@ func TestStartErrors(t *testing.T) {
 		{"version9", "", []string{"incompatible API version with plugin. Plugin version: 9, Client versions: [1]"}},
 		{"netrpc", "", []string{`unsupported plugin protocol "netrpc". Supported: [grpc]`}},
 		{"plain", "", []string{"the plugin does not speak TLS: set tls: false"}},
-		{"deaf", "tls: false\nlimits: {startTimeout: 1s}", []string{"it is not ready after 1s"}},
+		{"deaf", "tls: false\nlimits: {startTimeout: 300ms}", []string{"it is not ready after 300ms"}},
 		{"leaves", "tls: false\nlimits: {startTimeout: 1h}", []string{"the plugin has ended"}},
 		{"sdk", "env: {TOKEN: {env: NO_SUCH_VARIABLE_HERE}}", []string{"env.TOKEN: environment variable NO_SUCH_VARIABLE_HERE is empty or not set"}},
 	} {
