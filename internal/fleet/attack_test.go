@@ -85,6 +85,7 @@ func (a *attacked) lead(stream, subject string) *fence.Publisher {
 // leader only if there are no keys.
 func TestForgedLeadRecord(t *testing.T) {
 	// Guarantee: fleet-signed
+	t.Parallel()
 	forged, err := json.Marshal(fence.Record{Holder: "evil", ID: "evil", Term: 99})
 	must.Succeed(t, err)
 	rollup := nats.Header{nats.MsgRollup: {nats.MsgRollupSubject}}
@@ -139,6 +140,7 @@ func (nothing) LookUp(context.Context, *lookup.Request) (*lookup.Answer, error) 
 // publish, nor to the inbox of a member.
 func TestReplySubject(t *testing.T) {
 	// Guarantee: fleet-replies
+	t.Parallel()
 	a := attack(t, "")
 	n := a.member.Names
 	publish(t, a.member, n.Cuts(), n.CutsLead(), n.Frame("1"))
@@ -181,6 +183,7 @@ func TestReplySubject(t *testing.T) {
 
 // TestWorkerCannot: a worker reads no answers to members, and asks for no snapshots.
 func TestWorkerCannot(t *testing.T) {
+	t.Parallel()
 	a := attack(t, "")
 	n := a.worker.Names
 	for _, subject := range []string{n.Inbox(fleet.Member) + ".>", "_INBOX.>", n.CutsLead(), n.Lookup()} {
@@ -199,6 +202,7 @@ func TestWorkerCannot(t *testing.T) {
 
 // TestProbeOfKeys: a check with another key than that of the leader says so.
 func TestProbeOfKeys(t *testing.T) {
+	t.Parallel()
 	other := fmt.Sprintf("{members: %q}", strings.Repeat("o", 32))
 	for _, c := range []struct{ leader, checked, want string }{
 		{keys, keys, ""},

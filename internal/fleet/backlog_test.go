@@ -7,6 +7,7 @@ import (
 
 // TestBacklog: the number of messages is without the lead record, and unknown at the end.
 func TestBacklog(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil)
 	c := connect(t, "{servers: ["+s.ClientURL()+"]}")
 	type report struct {

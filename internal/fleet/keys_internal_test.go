@@ -27,6 +27,7 @@ func keysOf(t *testing.T, files map[string]string, text string) *config.Fleet {
 }
 
 func TestKeys(t *testing.T) {
+	t.Parallel()
 	a, b := strings.Repeat("a", minKey), strings.Repeat("b", minKey)
 	read := func(own, also string, unsigned bool) *Keys {
 		t.Helper()
@@ -73,6 +74,7 @@ func TestKeys(t *testing.T) {
 }
 
 func TestUnusableKeys(t *testing.T) {
+	t.Parallel()
 	c := &Conn{}
 	cfg := keysOf(t, map[string]string{"short": "secret"}, "{members: {file: DIR/short}}")
 	must.Fail(t, c.readKeys(cfg, Member), "fleet.keys.members: the key has 6 bytes, and needs 32 or more")

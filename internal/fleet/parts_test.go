@@ -29,6 +29,7 @@ import (
 // TestPartsOfFleet: the parts of a leader, a standby and a worker work with exactly the printed
 // permissions.
 func TestPartsOfFleet(t *testing.T) {
+	t.Parallel()
 	names := fleet.NamesOf("test")
 	s := restricted(t, fleet.Permissions(names, fleet.Member), fleet.Permissions(names, fleet.Worker))
 	leader, standby, worker := connect(t, as(s, "u0")), connect(t, as(s, "u0")), connectWorker(t, as(s, "u1"))

@@ -44,6 +44,7 @@ func as(s *server.Server, user string) string {
 // TestPermissionsSuffice: users with exactly the printed permissions can do all that a member and a
 // worker do.
 func TestPermissionsSuffice(t *testing.T) {
+	t.Parallel()
 	names := fleet.NamesOf("test")
 	s := restricted(t, fleet.Permissions(names, fleet.Member), fleet.Permissions(names, fleet.Worker))
 	member, worker := connect(t, as(s, "u0")), connectWorker(t, as(s, "u1"))
@@ -70,6 +71,7 @@ func TestPermissionsSuffice(t *testing.T) {
 
 // TestPermissionsNeeded: without any one of the permissions, Probe names exactly that one.
 func TestPermissionsNeeded(t *testing.T) {
+	t.Parallel()
 	names := fleet.NamesOf("test")
 	text := fleet.Permissions(names, fleet.Member, fleet.Worker)
 	var subjects, texts []string
@@ -102,6 +104,7 @@ func TestPermissionsNeeded(t *testing.T) {
 // TestProbeChangesNothing: a user with all rights finds nothing missing, and each message of each
 // stream is still there.
 func TestProbeChangesNothing(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil)
 	c := connect(t, "{servers: ["+s.ClientURL()+"]}")
 	must.Succeed(t, c.Ensure(t.Context()))

@@ -20,6 +20,7 @@ import (
 // TestProbe: each condition of the servers that the fleet cannot work with is reported with its
 // remedy.
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		change func(*server.Options)
@@ -46,6 +47,7 @@ func TestProbe(t *testing.T) {
 
 // TestProbeLimits: the limits of the account are compared with the need.
 func TestProbeLimits(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil)
 	limits := func(l map[string]server.JetStreamAccountLimits) {
 		t.Helper()
@@ -81,6 +83,7 @@ func TestProbeLimits(t *testing.T) {
 
 // TestUnreachable: the error of servers that cannot be used has the reason.
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	s := serve(t, func(o *server.Options) { o.Username, o.Password = "router", "s3cret" })
 	url := s.ClientURL()
 	for _, test := range []struct{ name, nats, want string }{
@@ -102,6 +105,7 @@ func TestUnreachable(t *testing.T) {
 
 // TestRenewedCredentials: a connection reads a changed secret when it connects again.
 func TestRenewedCredentials(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")
 	must.Succeed(t, os.WriteFile(file, []byte("old\n"), 0o600))
 	s := serve(t, func(o *server.Options) { o.Username, o.Password = "router", "old" })

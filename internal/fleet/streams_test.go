@@ -16,6 +16,7 @@ import (
 
 // TestEnsure: the streams are made once, and as buckets they are usable with nats.go.
 func TestEnsure(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil)
 	c := connect(t, "{servers: ["+s.ClientURL()+"]}")
 	for range 2 {
@@ -45,6 +46,7 @@ func TestEnsure(t *testing.T) {
 
 // TestDifferences: an existing stream is never changed, and the message names each difference.
 func TestDifferences(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil)
 	c := connect(t, "{servers: ["+s.ClientURL()+"]}")
 	must.Succeed(t, c.Ensure(t.Context()))
@@ -79,6 +81,7 @@ func TestDifferences(t *testing.T) {
 
 // TestAnother: a stream of another program with the same subjects is an error that names it.
 func TestAnother(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil)
 	c := connect(t, "{servers: ["+s.ClientURL()+"]}")
 	_, err := c.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ALL", Subjects: []string{"dr.>"}})
@@ -88,6 +91,7 @@ func TestAnother(t *testing.T) {
 
 // TestConnect: a connection is made although no server is there, and becomes ready with it.
 func TestConnect(t *testing.T) {
+	t.Parallel()
 	s := serve(t, nil)
 	url, port := s.ClientURL(), s.Addr().(*net.TCPAddr).Port
 	stop(s)

@@ -78,15 +78,21 @@ func AtLeast(tb testing.TB, least Level) {
 
 // Checks sets how often rapid.Check draws and checks, to Rounds of the three. -rapid.checks on the
 // command line has precedence. A TestMain calls it before it runs the tests.
-func Checks(fast, full, soak int) {
-	const name = "rapid.checks"
+func Checks(fast, full, soak int) { setFlag("rapid.checks", Rounds(fast, full, soak)) }
+
+// Waiting runs up to 8 tests with t.Parallel at a time, and not one per core: the tests of the
+// package mostly wait for other processes, or for time to pass. -test.parallel on the command line
+// has precedence. A TestMain calls it before it runs the tests.
+func Waiting() { setFlag("test.parallel", 8) }
+
+func setFlag(name string, value int) {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
 	if given {
 		return
 	}
-	if err := flag.Set(name, strconv.Itoa(Rounds(fast, full, soak))); err != nil {
-		panic(fmt.Errorf("a package that sets its checks has tests with rapid: %w", err))
+	if err := flag.Set(name, strconv.Itoa(value)); err != nil {
+		panic(fmt.Errorf("no test uses the flag: %w", err))
 	}
 }

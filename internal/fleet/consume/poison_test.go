@@ -76,6 +76,7 @@ func (*victim) Close() {}
 // handled.
 func TestPoison(t *testing.T) {
 	// Guarantee: workers-poison
+	t.Parallel()
 	s := serve(t)
 	conn, js := connect(t, s, &gate{})
 	defer conn.Close()

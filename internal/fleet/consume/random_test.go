@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/deltarouter/deltarouter/internal/fleet/owner"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -198,6 +199,7 @@ func (h *handling) handle(lane chan *Message) {
 // repeated.
 func TestRandom(t *testing.T) {
 	// Guarantee: workers-deliver
+	t.Parallel()
 	s := serve(t)
 	conn, js := connect(t, s, &gate{})
 	defer conn.Close()
@@ -239,12 +241,8 @@ func TestRandom(t *testing.T) {
 	}
 	workers := []*process{start(t, s, "w0", l, &losses), start(t, s, "w1", l, &losses), start(t, s, "w2", l, &losses)}
 	publish(2 * pending)
-	rounds := 24
-	if testing.Short() {
-		rounds = 8
-	}
 	events := map[string]int{}
-	for i := range rounds {
+	for i := range effort.Rounds(8, 24, 500) {
 		until(100 + random.IntN(200))
 		n := random.IntN(len(workers))
 		w := workers[n]

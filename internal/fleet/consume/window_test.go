@@ -40,6 +40,7 @@ func (a *assembler) messages() int { a.mu.Lock(); defer a.mu.Unlock(); return le
 // A message with more parts than the server sends without an acknowledgement is handled, and the
 // bound of the others is as before.
 func TestManyParts(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	conn, js := connect(t, s, &gate{})
 	defer conn.Close()

@@ -21,13 +21,17 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fleet/deadletters"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/natstest"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
-func TestMain(m *testing.M) { leaks.Main(m) }
+func TestMain(m *testing.M) {
+	effort.Waiting()
+	leaks.Main(m)
+}
 
 // patience limits the wait of a test. A successful test does not wait so long.
 const patience = time.Minute
@@ -108,6 +112,7 @@ func names(t *testing.T, letters *checkpoint.Letters) (all []string) {
 // key that the leader does not know waits until it knows the key.
 func TestForgedLetters(t *testing.T) {
 	// Guarantee: workers-signed
+	t.Parallel()
 	c := natstest.Start(t, natstest.Config{})
 	log := slog.New(slog.DiscardHandler)
 	keys := func(workers, accept string) string {
@@ -139,6 +144,7 @@ func TestForgedLetters(t *testing.T) {
 // with the same id, or before another leader continues with the state of this one.
 func TestImport(t *testing.T) {
 	// Guarantee: workers-letters
+	t.Parallel()
 	c := natstest.Start(t, natstest.Config{})
 	conn := connect(t, c, slog.New(slog.DiscardHandler))
 	path := filepath.Join(t.TempDir(), "state")
@@ -174,6 +180,7 @@ func TestImport(t *testing.T) {
 
 // TestOutage shows that an unreadable message and an outage of NATS do not end the import.
 func TestOutage(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&out, nil))
 	c := natstest.Start(t, natstest.Config{})
@@ -202,6 +209,7 @@ func TestOutage(t *testing.T) {
 // TestLarge shows that a large dead letter loses the record of its call, then its previous object,
 // and then its object. A retry of the latter needs the present state: see inspect.
 func TestLarge(t *testing.T) {
+	t.Parallel()
 	c := natstest.Start(t, natstest.Config{})
 	conn := connect(t, c, slog.New(slog.DiscardHandler))
 	db, letters := open(t, filepath.Join(t.TempDir(), "state"))

@@ -17,6 +17,7 @@ import (
 // TestStopDuringFetch shows that the import ends with its context, also while it waits for dead
 // letters: a leader that stops frees the Lease after it. The wait of this test is an hour.
 func TestStopDuringFetch(t *testing.T) {
+	t.Parallel()
 	const patience = time.Minute
 	c := natstest.Start(t, natstest.Config{})
 	conn, err := fleet.Connect(t.Context(), &config.Fleet{Name: "f", NATS: config.NATS{Servers: c.URLs()}, Replicas: 1}, t.Name(), slog.New(slog.DiscardHandler))

@@ -13,6 +13,7 @@ import (
 // Split keeps the order, the bounds, and the parts of a message together; each batch but the last
 // is full.
 func TestSplit(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var all []*nats.Msg
 		for group := range rapid.IntRange(0, 300).Draw(t, "groups") {

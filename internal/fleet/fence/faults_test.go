@@ -28,6 +28,7 @@ func publish(ctx context.Context, p *fence.Publisher, b []*nats.Msg) <-chan erro
 // The answer to a batch is lost: the batch was stored, and is not stored again.
 func TestAnswerLost(t *testing.T) {
 	// Guarantee: fleet-fenced
+	t.Parallel()
 	server := start(t, nil)
 	s := stream(t, connect(t, server.ClientURL()), 1)
 	wire := sinktest.NewWire(t, server.Addr().String())
@@ -45,6 +46,7 @@ func TestAnswerLost(t *testing.T) {
 // A caller does not wait for the answer to its batch, which was stored. The next batch has other
 // messages and is stored too.
 func TestAnswerNotAwaited(t *testing.T) {
+	t.Parallel()
 	server := start(t, nil)
 	s := stream(t, connect(t, server.ClientURL()), 1)
 	wire := sinktest.NewWire(t, server.Addr().String())
@@ -65,6 +67,7 @@ func TestAnswerNotAwaited(t *testing.T) {
 
 // The connection breaks at each place of a batch. It is stored once.
 func TestConnectionBreaks(t *testing.T) {
+	t.Parallel()
 	server := start(t, nil)
 	s := stream(t, connect(t, server.ClientURL()), 1)
 	wire := sinktest.NewWire(t, server.Addr().String())
@@ -93,6 +96,7 @@ func TestConnectionBreaks(t *testing.T) {
 // The connection breaks at each place of Open. If the lead record was stored and its answer lost,
 // Open does not depose itself.
 func TestOpenBreaks(t *testing.T) {
+	t.Parallel()
 	server := start(t, nil)
 	s := stream(t, connect(t, server.ClientURL()), 1)
 	wire := sinktest.NewWire(t, server.Addr().String())
@@ -129,6 +133,7 @@ func TestOpenBreaks(t *testing.T) {
 // The server that leads the stream is killed, then paused, while batches are published.
 func TestStreamLeaderGone(t *testing.T) {
 	// Guarantee: fleet-fenced
+	t.Parallel()
 	servers := natstest.Start(t, natstest.Config{Servers: 3})
 	conn, js := servers.Connect(t)
 	s := stream(t, conn, 3)

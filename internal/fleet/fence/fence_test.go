@@ -31,6 +31,7 @@ func equal(t *testing.T, got, want []string) {
 // A publisher whose stream was opened by another one stores nothing more.
 func TestDeposed(t *testing.T) {
 	// Guarantee: fleet-fenced
+	t.Parallel()
 	conn := connect(t, start(t, nil).ClientURL())
 	s := stream(t, conn, 1)
 	first := open(t, conn, "first")
@@ -66,6 +67,7 @@ func TestDeposed(t *testing.T) {
 // batches of a term never follow those of a later one.
 func TestDeposedInFlight(t *testing.T) {
 	// Guarantee: fleet-fenced
+	t.Parallel()
 	conn := connect(t, start(t, nil).ClientURL())
 	s := stream(t, conn, 1)
 	var all sync.WaitGroup
@@ -104,6 +106,7 @@ func TestDeposedInFlight(t *testing.T) {
 
 // A stream that does not exist yet, or no longer, has no responders.
 func TestStreamMissing(t *testing.T) {
+	t.Parallel()
 	conn := connect(t, start(t, nil).ClientURL())
 	opened := make(chan *fence.Publisher, 1)
 	go func() {
@@ -154,6 +157,7 @@ func TestStreamMissing(t *testing.T) {
 
 // A purge by subject keeps the lead record, and the publisher goes on.
 func TestPurge(t *testing.T) {
+	t.Parallel()
 	conn := connect(t, start(t, nil).ClientURL())
 	s := stream(t, conn, 1)
 	p := open(t, conn, "first")
@@ -174,6 +178,7 @@ func TestPurge(t *testing.T) {
 
 // The batches of concurrent callers are not mixed, and each caller's are in its order.
 func TestConcurrentCallers(t *testing.T) {
+	t.Parallel()
 	conn := connect(t, start(t, nil).ClientURL())
 	s := stream(t, conn, 1)
 	p := open(t, conn, "first")
@@ -208,6 +213,7 @@ func TestConcurrentCallers(t *testing.T) {
 
 // A batch that the server refuses for good does not end the publisher.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	conn := connect(t, start(t, func(o *server.Options) { o.MaxPayload = 1 << 20 }).ClientURL())
 	s := stream(t, conn, 1)
 	p := open(t, conn, "first")

@@ -13,11 +13,15 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltarouter/deltarouter/internal/fleet/fence"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-func TestMain(m *testing.M) { leaks.Main(m) }
+func TestMain(m *testing.M) {
+	effort.Waiting()
+	leaks.Main(m)
+}
 
 // patience limits the wait of a test. A successful test does not wait so long.
 const patience = 2 * time.Minute

@@ -20,12 +20,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/natstest"
 )
 
-func TestMain(m *testing.M) { leaks.Main(m) }
+func TestMain(m *testing.M) {
+	effort.Waiting()
+	leaks.Main(m)
+}
 
 const patience = time.Minute
 
@@ -105,6 +109,7 @@ func ask(t *testing.T, remote plugins.Lookup, q plugins.LookupQuery) (objects []
 
 func TestLookup(t *testing.T) {
 	// Guarantee: workers-lookup
+	t.Parallel()
 	c := natstest.Start(t, natstest.Config{})
 	l := &leader{}
 	remote := lookup.Remote(connectBy(t, c, fleet.ConnectWorker), "h")
@@ -157,6 +162,7 @@ func TestLookup(t *testing.T) {
 
 // TestTwoLeaders shows that the parts of two answers are not mixed.
 func TestTwoLeaders(t *testing.T) {
+	t.Parallel()
 	c := natstest.Start(t, natstest.Config{})
 	one, two := &leader{}, &leader{}
 	one.set(nil, object(t, "one", 2<<20))
@@ -181,6 +187,7 @@ func TestTwoLeaders(t *testing.T) {
 // TestStalled shows that a look-up is postponed when the answer does not arrive in the time of the
 // caller.
 func TestStalled(t *testing.T) {
+	t.Parallel()
 	c := natstest.Start(t, natstest.Config{})
 	remote := lookup.Remote(connectBy(t, c, fleet.ConnectWorker), "h")
 	silent, _ := c.Connect(t)

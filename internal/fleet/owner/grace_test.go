@@ -14,6 +14,7 @@ import (
 // confirmed update, but not once another worker has the partition.
 func TestGrace(t *testing.T) {
 	// Guarantee: workers-owner
+	t.Parallel()
 	for _, taken := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShared()

@@ -172,6 +172,7 @@ func (w *watchmen) obey(name string) Hold {
 // A worker that is given the partition has it at once after the one before has handed it over, and
 // after the TTL if that one is gone.
 func TestHandOver(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		gone bool
 		most time.Duration
@@ -223,6 +224,7 @@ func TestHandOver(t *testing.T) {
 // TestLostTogether: the partitions that a worker loses for one reason have one line in its log at
 // once, and one 10 s later, with the names of the routes instead of the keys of partitions.
 func TestLostTogether(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		complain := complaints.New(slog.New(slog.NewTextHandler(&log, nil)))
@@ -254,6 +256,7 @@ func TestLostTogether(t *testing.T) {
 // answer of that update came late, which does not extend it.
 func TestPausedOwnerStops(t *testing.T) {
 	// Guarantee: workers-owner
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, w := newShared(), &watchmen{t: t, owners: map[string]*Lease{}}
 		var sent atomic.Pointer[time.Time] // of the last call that is answered
@@ -298,6 +301,7 @@ func TestPausedOwnerStops(t *testing.T) {
 // the partition most of the time.
 func TestNeverTwo(t *testing.T) {
 	// Guarantee: workers-owner
+	t.Parallel()
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) { neverTwo(t, seed) })
 	}
@@ -370,6 +374,7 @@ func neverTwo(t *testing.T, seed uint64) {
 
 // An update that was stored and whose answer was lost does not end the lease.
 func TestLostAnswer(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, w := newShared(), &watchmen{t: t, owners: map[string]*Lease{}}
 		var n atomic.Int64
@@ -396,6 +401,7 @@ func TestLostAnswer(t *testing.T) {
 
 // The trail of an owner that ended without a hand-over reaches the next one.
 func TestTrail(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newShared()
 		ctx, kill := context.WithCancel(t.Context())

@@ -134,6 +134,7 @@ func all(generation uint64, n int, workers ...string) func(map[Partition]string)
 // The partitions spread over the workers that come, and move to the remaining ones when one leaves
 // or dies.
 func TestMembership(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t)
 	f.announce("h", 16)
 	a := f.start("a", "h")
@@ -152,6 +153,7 @@ func TestMembership(t *testing.T) {
 // announces its configuration, it takes over.
 func TestForeign(t *testing.T) {
 	// Guarantee: workers-config
+	t.Parallel()
 	f := newFleet(t)
 	f.announce("old", 4)
 	f.start("a", "old")
@@ -198,6 +200,7 @@ func (f *fleet) outdated(generation uint64) string {
 // removed then.
 func TestReshard(t *testing.T) {
 	// Guarantee: workers-reshard
+	t.Parallel()
 	f := newFleet(t)
 	var empty atomic.Bool
 	asked := make(chan uint64, 1000)
@@ -240,6 +243,7 @@ func TestReshard(t *testing.T) {
 // Rendezvous hashing spreads evenly, and a change of the members moves only the partitions that
 // must move.
 func TestRanked(t *testing.T) {
+	t.Parallel()
 	var before []string
 	for i := range 10 {
 		before = append(before, fmt.Sprintf("worker-7d9f8b-%d", i))

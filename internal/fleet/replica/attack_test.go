@@ -84,6 +84,7 @@ func (a *attacker) install(leader *member, file []byte, note note) {
 // TestForgedState: a worker makes the standby install a state file only if there are no keys.
 func TestForgedState(t *testing.T) {
 	// Guarantee: fleet-signed
+	t.Parallel()
 	home := newMember(t, serve(t)) // of the attacker
 	home.lead(nil)
 	home.write(40, 100)
@@ -137,6 +138,7 @@ func TestForgedState(t *testing.T) {
 // TestOtherKeys: a standby with other keys than the leader does not follow it, and does not say
 // that it has all; with those of the leader it follows.
 func TestOtherKeys(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	m, o := strings.Repeat("m", 32), strings.Repeat("o", 32)
 	s.keys = fmt.Sprintf("{members: %q}", m)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/fleet/fence"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -22,6 +23,7 @@ import (
 // them with a snapshot.
 func TestHostileFrames(t *testing.T) {
 	// Guarantee: standby-state
+	t.Parallel()
 	s := serve(t)
 	leader, standby := newMember(t, s), newMember(t, s)
 	leader.lead(nil)
@@ -54,6 +56,7 @@ func TestHostileFrames(t *testing.T) {
 // A snapshot that is not the one of the leader leaves the file as it is.
 func TestHostileSnapshots(t *testing.T) {
 	// Guarantee: snapshot-verified
+	t.Parallel()
 	s := serve(t)
 	leader, standby := newMember(t, s), newMember(t, s)
 	leader.lead(nil)
@@ -110,6 +113,7 @@ func TestHostileSnapshots(t *testing.T) {
 // A valid snapshot that somebody damages in the store: the standby asks for another one.
 func TestSnapshotDamagedInStore(t *testing.T) {
 	// Guarantee: snapshot-verified
+	t.Parallel()
 	s := serve(t)
 	leader, standby := newMember(t, s), newMember(t, s)
 	leader.lead(nil)
@@ -130,9 +134,12 @@ func TestSnapshotDamagedInStore(t *testing.T) {
 // is counted.
 func TestWait(t *testing.T) {
 	// Guarantee: leader-without-nats
+	t.Parallel()
 	s := serve(t)
 	leader := newMember(t, s)
 	leader.lead(func(c *ShipperConfig) { c.Wait = true })
+	leader.write(1, 100)
+	leader.flush() // no transaction waits before the shipper runs
 	for range 20 {
 		leader.write(1, 100)
 		if lag := leader.shipper.Lag(); lag.Frames > 0 && leader.figures.Late.Load() == 0 {
@@ -156,6 +163,7 @@ func TestWait(t *testing.T) {
 
 // Somebody deletes the stream: the leader makes it again and continues.
 func TestStreamDeleted(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	leader, standby := newMember(t, s), newMember(t, s)
 	leader.lead(nil)
@@ -187,6 +195,7 @@ func TestStreamDeleted(t *testing.T) {
 // follow, and for a standby that begins anew.
 func TestServerKilled(t *testing.T) {
 	// Guarantee: standby-state
+	t.Parallel()
 	s := serveAll(t, 3)
 	leader, standby := newMember(t, s), newMember(t, s)
 	leader.lead(nil)
@@ -213,8 +222,10 @@ func TestServerKilled(t *testing.T) {
 // purged. In the end the files are equal.
 func TestHistories(t *testing.T) {
 	// Guarantee: standby-state
-	for seed := range uint64(4) {
+	t.Parallel()
+	for seed := range uint64(effort.Rounds(2, 8, 200)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 16))
 			s := serve(t)
 			leader, standby := newMember(t, s), newMember(t, s)

@@ -14,6 +14,7 @@ import (
 // A standby follows from the first snapshot on, over frames of several parts and batches; a fresh
 // one takes the snapshot and continues.
 func TestFollows(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	leader, standby := newMember(t, s), newMember(t, s)
 	leader.lead(nil)
@@ -41,6 +42,7 @@ func TestFollows(t *testing.T) {
 // after an outage: the standby waits for the frames, and needs no snapshot.
 func TestLaggingServer(t *testing.T) {
 	// Guarantee: standby-state
+	t.Parallel()
 	m := newMember(t, serve(t))
 	m.lead(nil)
 	m.write(5, 10)
@@ -65,6 +67,7 @@ func TestLaggingServer(t *testing.T) {
 // While a standby is away, snapshots replace each other and the frames before are purged. The lead
 // record stays.
 func TestPurge(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	leader, standby := newMember(t, s), newMember(t, s)
 	leader.lead(func(c *ShipperConfig) { c.every = 1 })
@@ -106,6 +109,7 @@ func TestPurge(t *testing.T) {
 // end of the stream, when no frame follows.
 func TestGap(t *testing.T) {
 	// Guarantee: standby-state
+	t.Parallel()
 	for name, after := range map[string]int{"within": 20, "at the end": 0} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t)
@@ -131,6 +135,7 @@ func TestGap(t *testing.T) {
 // over although the leader dies before.
 func TestFramesRemoved(t *testing.T) {
 	// Guarantee: standby-state
+	t.Parallel()
 	s := serve(t)
 	leader, standby := newMember(t, s), newMember(t, s)
 	leader.lead(func(c *ShipperConfig) { c.inspect = 20 * time.Millisecond })
@@ -160,6 +165,7 @@ func TestFramesRemoved(t *testing.T) {
 // waited, or with a snapshot if they were too many.
 func TestOutage(t *testing.T) {
 	// Guarantee: leader-without-nats
+	t.Parallel()
 	for name, bound := range map[string]int{"kept": 0, "given up": 2000} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t)
@@ -187,6 +193,7 @@ func TestOutage(t *testing.T) {
 // successor, which took over what it had published.
 func TestDeposed(t *testing.T) {
 	// Guarantee: deposed-file
+	t.Parallel()
 	s := serve(t)
 	a, b := newMember(t, s), newMember(t, s)
 	a.lead(nil)
@@ -249,6 +256,7 @@ func takeOver(t *testing.T, m *member) {
 // The first leader of a fleet has nothing to catch up with; one that cannot have all of the stream
 // is told.
 func TestCatchUp(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	a, b := newMember(t, s), newMember(t, s)
 	takeOver(t, a)
@@ -275,6 +283,7 @@ func TestCatchUp(t *testing.T) {
 // The position of a snapshot and its sequence in the stream are older than its content: fresh
 // standbys need one snapshot each, also if the leader writes meanwhile.
 func TestSnapshotsWhileWriting(t *testing.T) {
+	t.Parallel()
 	s := serve(t)
 	leader := newMember(t, s)
 	leader.lead(func(c *ShipperConfig) { c.every = 1 })

@@ -32,6 +32,7 @@ func (r record) Metadata() (*jetstream.MsgMetadata, error) {
 // TestTornCommit shows that a commit is not applied without a value that a later commit has
 // replaced before it was received. It is applied with the later one.
 func TestTornCommit(t *testing.T) {
+	t.Parallel()
 	s := newStore(&Values{conn: &fleet.Conn{Names: fleet.NamesOf("f")}, clock: timer.Real(), log: slog.New(slog.DiscardHandler)}, "h")
 	value := func(seq uint64, key, value string) record {
 		m := s.message(plugins.KVWrite{Key: key, Value: []byte(value)})

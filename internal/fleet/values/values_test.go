@@ -20,13 +20,17 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/kvtest"
 	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/natstest"
 )
 
-func TestMain(m *testing.M) { leaks.Main(m) }
+func TestMain(m *testing.M) {
+	effort.Waiting()
+	leaks.Main(m)
+}
 
 // patience limits the wait of a test. A successful test does not wait so long.
 const patience = 2 * time.Minute
@@ -87,6 +91,7 @@ func set(key, value string) plugins.KVWrite {
 
 func TestContract(t *testing.T) {
 	// Guarantee: workers-kv
+	t.Parallel()
 	c := natstest.Start(t, natstest.Config{})
 	conn := connect(t, c.URLs(), 1)
 	var last atomic.Int64
@@ -101,6 +106,7 @@ func TestContract(t *testing.T) {
 // with a value that was changed meanwhile is refused completely.
 func TestTwoWorkers(t *testing.T) {
 	// Guarantee: workers-kv
+	t.Parallel()
 	c := natstest.Start(t, natstest.Config{})
 	v, w := worker(t, c.URLs(), 1), worker(t, c.URLs(), 1)
 	a, b := open(t, v, "h"), open(t, w, "h")
@@ -203,6 +209,7 @@ func sums(store plugins.KV, keys int) (a, b int64) {
 // same values.
 func TestContention(t *testing.T) {
 	// Guarantee: workers-kv
+	t.Parallel()
 	const keys = 3
 	c := natstest.Start(t, natstest.Config{})
 	var stores []plugins.SharedKV
@@ -221,6 +228,7 @@ func TestContention(t *testing.T) {
 // are killed and paused. A commit whose answer was lost may be repeated by its call.
 func TestServersDie(t *testing.T) {
 	// Guarantee: workers-kv
+	t.Parallel()
 	const keys = 5
 	c := natstest.Start(t, natstest.Config{Servers: 3})
 	_, js := c.Connect(t)
@@ -233,13 +241,13 @@ func TestServersDie(t *testing.T) {
 	stores := []plugins.SharedKV{joined(), joined(), joined()}
 	var ended atomic.Bool
 	total, wait := counting(t, stores, keys, func(int) bool { return !ended.Load() && !t.Failed() })
-	for round := range 3 {
+	for round := range effort.Rounds(2, 4, 100) {
 		before := total.Load()
 		for late := time.Now().Add(patience); total.Load() < before+30 && time.Now().Before(late); {
 			<-time.After(10 * time.Millisecond)
 		}
 		leader := c.Leader(t, js, "KV_dr_f_kv")
-		if round == 1 {
+		if round%2 == 1 {
 			leader.Pause()
 			<-time.After(3 * time.Second)
 			leader.Continue()
@@ -262,6 +270,7 @@ func TestServersDie(t *testing.T) {
 // TestUnreachable shows that a commit fails as postponed while NATS cannot be reached, that reads
 // work, and that a bucket that was made again begins without values.
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	c := natstest.Start(t, natstest.Config{})
 	conn := connect(t, c.URLs(), 1)
 	v := values.New(t.Context(), conn, timer.Real(), slog.New(slog.DiscardHandler))
