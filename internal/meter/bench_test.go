@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -16,18 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/deltarouter/deltarouter/internal/meter"
+	"github.com/deltarouter/deltarouter/test/built"
 )
 
-// goGuest builds the guest in testdata.
+// goGuest returns the guest in testdata.
 func goGuest(t testing.TB) []byte {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "guest.wasm")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-buildmode=c-shared", "-o", file, "./testdata/guest")
-	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	b, err := os.ReadFile(file)
+	b, err := os.ReadFile(built.Module(t, "testdata/guest"))
 	if err != nil {
 		t.Fatal(err)
 	}

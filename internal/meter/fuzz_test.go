@@ -11,6 +11,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/deltarouter/deltarouter/internal/meter"
+	"github.com/deltarouter/deltarouter/test/effort"
 )
 
 // outcome is the observable result of a call.
@@ -150,11 +151,7 @@ const slack = 24
 
 // TestGenerated compares random modules with their rewritten forms.
 func TestGenerated(t *testing.T) {
-	n := uint64(200)
-	if testing.Short() {
-		n = 30
-	}
-	for seed := range n {
+	for seed := range uint64(effort.Rounds(60, 200, 2000)) {
 		compare(t, seed, seed%2 == 0, seed%3 == 0, []int64{1, 50, 1000, 40_000}[seed%4])
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -130,8 +131,8 @@ func TestNoAllocation(t *testing.T) {
 // TestTurningDownIsFree: a delta that equalities exclude costs no allocation, with and without the
 // field, in few routes and in many.
 func TestTurningDownIsFree(t *testing.T) {
-	if raceDetector {
-		t.Skip("hack/test.sh runs it without the race detector")
+	if effort.Race {
+		t.Skip("the race detector allocates")
 	}
 	for _, routes := range []int{1, 20} {
 		var entries []filters.Entry
@@ -156,8 +157,8 @@ func TestTurningDownIsFree(t *testing.T) {
 // filters that a look-up decides do not, and the next delta has a new budget.
 func TestBudget(t *testing.T) {
 	// Guarantee: cost-bounded, filters-too-expensive
-	if raceDetector {
-		t.Skip("hack/test.sh runs it without the race detector")
+	if effort.Race {
+		t.Skip("the race detector makes expressions many times slower")
 	}
 	const routes = 40
 	entry := func(text string, ops ...event.Op) filters.Entry {
