@@ -14,6 +14,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -65,14 +66,9 @@ func populate(t *testing.T, path string) (before, after string) {
 
 // TestDamage flips bits in a file and truncates it at random places. Each time it is opened with
 // its state, or is moved away and replaced by an empty one, or, if the newer of the two meta pages
-// was hit, has the state of one transaction earlier. CHECKPOINT_DAMAGE sets the number of places;
-// 2000 is the long form.
+// was hit, has the state of one transaction earlier.
 func TestDamage(t *testing.T) {
 	// Guarantee: damaged-state
-	places := 200
-	if n, err := strconv.Atoi(os.Getenv("CHECKPOINT_DAMAGE")); err == nil {
-		places = n
-	}
 	whole := filepath.Join(t.TempDir(), "state.db")
 	before, after := populate(t, whole)
 	good, err := os.ReadFile(whole)
@@ -81,7 +77,7 @@ func TestDamage(t *testing.T) {
 	t.Log("seed", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	count := map[string]int{}
-	for i := range places {
+	for i := range effort.Rounds(100, 2000, 50000) {
 		bad := slices.Clone(good)
 		what := ""
 		switch random.IntN(6) {

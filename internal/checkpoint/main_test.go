@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/leaks"
+	"github.com/deltarouter/deltarouter/test/ramdisk"
 )
 
 // TestMain is also the main function of the second process of some tests.
@@ -18,7 +20,8 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv("CHECKPOINT_LIMITED"); path != "" {
 		os.Exit(limited(path))
 	}
-	leaks.Main(m)
+	effort.Checks(50, 500, 5000)
+	leaks.Main(ramdisk.Wrap(m, 1<<30))
 }
 
 // hold keeps the state file open until stdin is closed.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -112,7 +113,7 @@ func killedWhileShrinking(t *testing.T, whole, want string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state.db")
 	outcome := make(map[string]int)
-	for i := range 6 {
+	for i := range effort.Rounds(3, 10, 300) {
 		copyFile(t, whole, path)
 		before := sizeOf(t, path)
 		cmd := exec.Command(os.Args[0])
