@@ -48,6 +48,7 @@ func (*busyHandler) Timeout() time.Duration { return time.Minute }
 // handler than its instance is opened for, whatever their number is. The routes of the
 // configuration itself can.
 func TestCallsOfAScope(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	routes := func(n int) string {
 		var b strings.Builder

@@ -25,12 +25,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/fakekind"
 	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-func TestMain(m *testing.M) { leaks.Main(m) }
+func TestMain(m *testing.M) {
+	effort.Waiting()
+	leaks.Main(m)
+}
 
 // recorder records the life of the components of a configuration, and the deliveries of their
 // sinks.
@@ -161,6 +165,7 @@ routes:
 // TestWhatAReloadExchanges: a component is opened again if it, or its content, has changed; a route
 // is replaced if it, or anything that it uses, has changed. All others continue.
 func TestWhatAReloadExchanges(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		change []string // old and new, in pairs
 		opened []string
@@ -221,6 +226,7 @@ func TestWhatAReloadExchanges(t *testing.T) {
 // Secrets, those that look up their data, and those that get the events of one of them.
 func TestSecretRoutes(t *testing.T) {
 	// Guarantee: secret-traces
+	t.Parallel()
 	const text = `version: 1
 sources: {pods: {resource: v1/pods}, secrets: {resource: v1/secrets, secrets: true}}
 sinks: {a: {fake: {}}}
@@ -253,6 +259,7 @@ func versions(s *engine.Set) map[string]string {
 
 // TestOpenFails: components that were opened before the failing one are closed.
 func TestOpenFails(t *testing.T) {
+	t.Parallel()
 	r := &recorder{}
 	env := r.env()
 	broken := strings.NewReplacer("  h: {fake", "  broken: {fake", "handler: h", "handler: broken").Replace(base)
@@ -270,6 +277,7 @@ func TestOpenFails(t *testing.T) {
 // them; a route with look-ups waits until their source has synced; and a handler is closed before
 // the sinks.
 func TestFlow(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{}
 		e := open(t, r.env(), strings.ReplaceAll(base, "> 3", "> 0"))

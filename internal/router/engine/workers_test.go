@@ -142,6 +142,7 @@ func expect(t *testing.T, what string, got []string, want ...string) {
 // TestWorkers: the deltas of routes with workers go into the stream in place of their handler and
 // sinks, which are not opened; an emit is evaluated here. A redelivered dead letter keeps its sink.
 func TestWorkers(t *testing.T) {
+	t.Parallel()
 	r := &recorder{}
 	env := r.env()
 	var conn *fleet.Conn
@@ -179,6 +180,7 @@ routes:
 // TestWorkersOfChain: the workers of the last route of a chain get one message for the event of a
 // group, which the leader has collected.
 func TestWorkersOfChain(t *testing.T) {
+	t.Parallel()
 	r := &recorder{}
 	env := r.env()
 	var conn *fleet.Conn
@@ -194,6 +196,7 @@ func TestWorkersOfChain(t *testing.T) {
 // cannot lose its workers while deltas wait for them.
 func TestWorkersReload(t *testing.T) {
 	// Guarantee: workers-hand-back
+	t.Parallel()
 	r := &recorder{}
 	env := r.env()
 	var conn *fleet.Conn

@@ -45,6 +45,7 @@ func as(t *testing.T, everything bool) context.Context {
 // TestStatus: all readers see the routes of a worker with their figures. The texts of sinks and
 // handlers are for those who may list the objects of the routes.
 func TestStatus(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 1, "")
 	f.receiver.refuse = func(event.Event) error { return plugins.Pause(errors.New("default/a is refused")) }
 	f.publish(f.sink("first"), 1, "a")

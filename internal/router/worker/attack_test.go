@@ -18,6 +18,7 @@ import (
 // are no keys.
 func TestForgedDelta(t *testing.T) {
 	// Guarantee: workers-signed
+	t.Parallel()
 	for name, keys := range map[string]string{
 		"with keys": fmt.Sprintf("{members: %q, workers: %q}", strings.Repeat("m", 32), strings.Repeat("w", 32)), "without": "",
 	} {

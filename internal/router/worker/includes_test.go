@@ -36,6 +36,7 @@ const included = `routes:
 // handler that belongs to the include, and keep the route when the file gets a mistake.
 func TestIncluded(t *testing.T) {
 	// Guarantee: include-scope, include-mistakes
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "routes.yaml")
 	must.Succeed(t, os.WriteFile(file, []byte(included), 0o600))
 	handlers := fakekind.Handler{

@@ -21,12 +21,16 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/fakekind"
 	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-func TestMain(m *testing.M) { leaks.Main(m) }
+func TestMain(m *testing.M) {
+	effort.Waiting()
+	leaks.Main(m)
+}
 
 // patience limits the wait of a test. A successful test does not wait so long.
 const patience = 2 * time.Minute

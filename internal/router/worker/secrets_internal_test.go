@@ -12,6 +12,7 @@ import (
 
 // TestSecretsOfWorkers: a worker does not miss the keys of the members, which it must not have.
 func TestSecretsOfWorkers(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	must.Succeed(t, os.WriteFile(path, []byte(`
 version: 1

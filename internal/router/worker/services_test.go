@@ -86,6 +86,7 @@ handlers:
 // look-up waits for a leader. None of this costs an attempt: the route has one.
 func TestServices(t *testing.T) {
 	// Guarantee: workers-kv, workers-lookup
+	t.Parallel()
 	handlers := []plugins.HandlerKind{fakekind.Handler{
 		Definition: fakekind.Define("count"),
 		OpenFunc: func(_ context.Context, _ config.Node, env plugins.HandlerEnv) (plugins.Handler, error) {

@@ -46,6 +46,7 @@ func inOrder(t *testing.T, events []event.Event) (distinct int) {
 // while workers come and go. A clean hand-over repeats none.
 func TestWorkers(t *testing.T) {
 	// Guarantee: workers-deliver
+	t.Parallel()
 	f := newFleet(t, 4, "")
 	first := f.start()
 	s := f.sink("first")
@@ -76,6 +77,7 @@ func TestWorkers(t *testing.T) {
 // A delta that a sink rejects is written to the stream of dead letters, and its message is done; so
 // is one that is to be redelivered to a sink that the route does not have any more.
 func TestDeadLetters(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 2, "")
 	f.receiver.refuse = func(e event.Event) error {
 		if e.Subject == "default/bad" {
@@ -117,6 +119,7 @@ func (f *fleetOf) done() {
 
 // A message with parts is one delta. All parts are acknowledged.
 func TestParts(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, 1, "")
 	s := f.sink("first")
 	random := make([]byte, 3<<20)
@@ -143,6 +146,7 @@ func TestParts(t *testing.T) {
 // nothing is lost or repeated. The leader and the workers read the new configuration by themselves.
 func TestReshard(t *testing.T) {
 	// Guarantee: workers-reshard
+	t.Parallel()
 	f := newFleet(t, 2, "")
 	f.receiver.gate = make(chan struct{})
 	f.start()
@@ -189,6 +193,7 @@ func (f *fleetOf) change(from, to string) {
 // configuration: those with the new one, after they have read it, which includes deltas of before.
 func TestChange(t *testing.T) {
 	// Guarantee: workers-config
+	t.Parallel()
 	f := newFleet(t, 2, "")
 	s := f.sink("first")
 	f.publish(s, 1, "a", "b", "c", "d")
@@ -214,6 +219,7 @@ func TestChange(t *testing.T) {
 // A new configuration that cannot be opened does not end the worker: it goes on with the previous
 // one, and takes the next one.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	var opened atomic.Int32
 	f := newFleet(t, 2, "")
 	f.opening = func() error {
@@ -241,6 +247,7 @@ func TestRefused(t *testing.T) {
 // A configuration that cannot be opened, for example since a registry is away, is tried again.
 // Changed digests of modules beside the configuration count as a change of it.
 func TestTriedAgain(t *testing.T) {
+	t.Parallel()
 	var opened atomic.Int32
 	f := newFleet(t, 2, "")
 	f.retryOpen = time.Millisecond
@@ -281,6 +288,7 @@ func poll(t *testing.T, what string, ok func() bool) {
 // of before, until the leader has the new one, and then go on with the other route.
 func TestLosesWorkers(t *testing.T) {
 	// Guarantee: workers-config
+	t.Parallel()
 	f := newFleet(t, 2, secondRoute)
 	f.start()
 	first, second := f.sink("first"), f.sink("second")
@@ -310,6 +318,7 @@ const (
 // its deltas are handled.
 func TestFasterThanLeader(t *testing.T) {
 	// Guarantee: workers-config
+	t.Parallel()
 	f := newFleet(t, 2, secondRoute)
 	f.start()
 	first, second := f.sink("first"), f.sink("second")
