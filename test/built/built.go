@@ -29,7 +29,7 @@ type Program struct {
 	Env     []string // in addition to the environment
 }
 
-// Module compiles the Go guest in dir as a reactor for WASI preview 1, as `make plugins` does, and
+// Module compiles the Go guest in dir as a reactor for WASI preview 1, as `make build` does, and
 // returns the path of the module.
 func Module(tb testing.TB, dir string) string {
 	tb.Helper()
