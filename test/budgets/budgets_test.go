@@ -16,6 +16,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -63,7 +64,7 @@ func works(t *testing.T) []work {
 
 // TestBudgets: the router allocates for a delta what the budgets say.
 func TestBudgets(t *testing.T) {
-	if raceDetector {
+	if effort.Race {
 		t.Skip("the race detector allocates, and empties pools at random")
 	}
 	quiet(t)

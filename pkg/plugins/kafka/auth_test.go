@@ -30,6 +30,7 @@ func admitted() kgo.Opt { return kgo.SASL(plain.Auth{User: "reader", Pass: "r"}.
 func TestSASL(t *testing.T) {
 	for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
 		t.Run(mechanism, func(t *testing.T) {
+			t.Parallel()
 			c := fake(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "reader", "r"), kfake.Superuser(strings.ToUpper(mechanism), "router", "s3cret"))
 			secret := sinktest.File(t, "password", "s3cret-0ld")
 			more := fmt.Sprintf(", sasl: {mechanism: %s, user: router, password: {file: %q}}", mechanism, secret)
@@ -118,6 +119,7 @@ func TestTLS(t *testing.T) {
 		{"expired", expired, fmt.Sprintf(", tls: {ca: {file: %q}, %s}", ca, a.Files()), "expired"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			sinktest.Complains(t, open(t, test.at, ", timeout: 500ms"+test.tls), all, test.want)
 			must.Fail(t, kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(test.at.ListenAddrs()[0], test.tls))), test.want)
 		})

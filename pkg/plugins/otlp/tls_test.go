@@ -52,6 +52,7 @@ func TestTLS(t *testing.T) {
 				{"no PEM", config(url, fmt.Sprintf("ca: {file: %q}", sinktest.File(t, "ca", "s3cret"))), "tls.ca: no PEM"},
 			} {
 				t.Run(test.name, func(t *testing.T) {
+					t.Parallel()
 					sinktest.Complains(t, open(t, test.config), all, test.want)
 					must.Fail(t, otlp.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, test.config)), test.want)
 				})

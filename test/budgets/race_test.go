@@ -1,5 +1,0 @@
-//go:build race
-
-package budgets_test
-
-const raceDetector = true
