@@ -128,7 +128,7 @@ func TestRulesAboutTime(t *testing.T) {
 // TestCrashFindsTheCulprit: a crash fails only the delta that causes it.
 func TestCrashFindsTheCulprit(t *testing.T) {
 	// Guarantee: plugin-crash
-	b := newBench(t)
+	b := newSharedBench(t)
 	b.open("")
 	defer b.close()
 	names := []string{"a", "b", "c", "d", "e", "crash", "f", "g", "h"}
@@ -145,7 +145,7 @@ func TestCrashFindsTheCulprit(t *testing.T) {
 // TestCrashRedelivers: a crash in the middle of a batch is not an attempt.
 func TestCrashRedelivers(t *testing.T) {
 	// Guarantee: plugin-crash
-	b := newBench(t)
+	b := newSharedBench(t)
 	b.open("env: {ONCE: " + filepath.Join(t.TempDir(), "once") + "}")
 	defer b.close()
 	for i, got := range b.handle("a", "crashonce.1", "b") {
@@ -163,7 +163,7 @@ func TestCrashRedelivers(t *testing.T) {
 // often.
 func TestCrashSparesOthers(t *testing.T) {
 	// Guarantee: plugin-crash
-	b := newBench(t)
+	b := newSharedBench(t)
 	h := b.open("limits: {breaker: 0}")
 	defer b.close()
 	ctx, done := context.WithCancel(t.Context())
@@ -193,7 +193,7 @@ func TestCrashSparesOthers(t *testing.T) {
 // fails.
 func TestHangRedelivers(t *testing.T) {
 	// Guarantee: plugin-crash
-	b := newBench(t)
+	b := newSharedBench(t)
 	b.open("limits: {timeout: 3s}")
 	defer b.close()
 	got := b.handle("hang", "a")
@@ -208,7 +208,7 @@ func TestHangRedelivers(t *testing.T) {
 // would its Ping and its Kill.
 func TestStoppedProcess(t *testing.T) {
 	// Guarantee: plugin-crash
-	b := newBench(t)
+	b := newSharedBench(t)
 	h := b.open("limits: {health: 500ms, timeout: 10m, stopTimeout: 200ms}")
 	results := make(chan []plugins.Result, 1)
 	go func() {
@@ -260,7 +260,7 @@ func TestGrandchildrenEnd(t *testing.T) {
 // TestMessageSize: both sides accept messages up to limits.input and limits.output, beyond gRPC's 4
 // MiB.
 func TestMessageSize(t *testing.T) {
-	b := newBench(t)
+	b := newSharedBench(t)
 	h := b.open("limits: {input: 12Mi, output: 1Mi}")
 	defer b.close()
 	large := func(name string, size int) *event.Delta {
@@ -301,7 +301,7 @@ func TestBatchLimit(t *testing.T) {
 // TestBreaker: after repeated losses the circuit breaker opens. Deltas that are postponed meanwhile
 // have no attempt counted.
 func TestBreaker(t *testing.T) {
-	b := newBench(t)
+	b := newSharedBench(t)
 	h := b.open("limits: {breaker: 3}")
 	defer b.close()
 	for range 20 {

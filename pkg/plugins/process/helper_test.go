@@ -2,11 +2,13 @@ package process_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,15 +32,61 @@ type bench struct {
 	env     plugins.HandlerEnv
 	handler plugins.Handler
 	before  int // the number of open descriptors at the start
+	shared  bool
 }
 
-// newBench returns a bench with a temporary folder. Its name is short because it contains sockets.
+// newBench returns a bench with a temporary folder.
 func newBench(t testing.TB) *bench {
+	t.Helper()
+	folder := newFolder(t)
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	t.Setenv("TMPDIR", folder)
+	return benchIn(t, folder)
+}
+
+// newFolder makes a temporary folder. Its name is short because it contains sockets.
+func newFolder(t testing.TB) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "p") //nolint:usetesting // the path of t.TempDir is too long for sockets
 	must.Succeed(t, err)
-	t.Cleanup(func() { os.RemoveAll(folder) })
-	t.Setenv("TMPDIR", folder)
+	return folder
+}
+
+// waiting are the tests that run at the same time, because they wait most of their time.
+var waiting struct {
+	mu     sync.Mutex
+	tests  int
+	tmp    string // TMPDIR before them
+	folder string
+	before int
+}
+
+// newSharedBench returns a bench for a test that runs at the same time as others of its kind. What
+// they have left is found when none of them runs.
+func newSharedBench(t *testing.T) *bench {
+	t.Helper()
+	t.Parallel()
+	waiting.mu.Lock()
+	defer waiting.mu.Unlock()
+	if waiting.tests++; waiting.tests == 1 {
+		waiting.folder, waiting.tmp, waiting.before = newFolder(t), os.Getenv("TMPDIR"), descriptors(t)
+		must.Succeed(t, os.Setenv("TMPDIR", waiting.folder)) //nolint:usetesting // it is for all of them
+	}
+	b := benchIn(t, waiting.folder)
+	b.shared, b.before = true, waiting.before
+	t.Cleanup(func() {
+		waiting.mu.Lock()
+		defer waiting.mu.Unlock()
+		if waiting.tests--; waiting.tests == 0 {
+			b.nothingLeft()
+			must.Report(t, errors.Join(os.Setenv("TMPDIR", waiting.tmp), os.RemoveAll(waiting.folder))) //nolint:usetesting // it was for all of them
+		}
+	})
+	return b
+}
+
+func benchIn(t testing.TB, folder string) *bench {
+	t.Helper()
 	b := &bench{t: t, before: descriptors(t), folder: folder, log: &logged.Buffer{}, memory: kv.New(timer.NewFake(time.Now()), false)}
 	b.env = plugins.HandlerEnv{Env: plugins.Env{
 		Name: "legacy", Cluster: "test", Log: slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -75,7 +123,9 @@ func (b *bench) close() {
 	if err := b.handler.Close(b.t.Context()); err != nil {
 		b.t.Errorf("Close: %v", err)
 	}
-	b.nothingLeft()
+	if !b.shared {
+		b.nothingLeft()
+	}
 }
 
 // nothingLeft checks that no process, folder or descriptor is left.

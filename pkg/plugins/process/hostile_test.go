@@ -52,7 +52,7 @@ func TestMalformedAnswers(t *testing.T) {
 
 // TestStatusBeyondHeaders: an error that is too long for gRPC's stream fails its delta.
 func TestStatusBeyondHeaders(t *testing.T) {
-	b := newBench(t)
+	b := newSharedBench(t)
 	b.openRole("raw", "tls: false\nlimits: {breaker: 0}")
 	got := b.handle("a", "toolong")
 	contains(t, got[0], `ok "a"`)
@@ -66,7 +66,7 @@ func TestStatusBeyondHeaders(t *testing.T) {
 // TestClosedSocket: a plugin without a connection is restarted, with and without a call.
 func TestClosedSocket(t *testing.T) {
 	// Guarantee: plugin-crash
-	b := newBench(t)
+	b := newSharedBench(t)
 	b.openRole("raw", "tls: false\nlimits: {breaker: 0, health: 1h, timeout: 1h}")
 	got := b.handle("unlisten", "a")
 	contains(t, got[0], "fail ", "the plugin was lost: Unavailable: ")
@@ -80,7 +80,7 @@ func TestClosedSocket(t *testing.T) {
 // TestIll: a plugin that reports bad health is restarted.
 func TestIll(t *testing.T) {
 	// Guarantee: plugin-crash
-	b := newBench(t)
+	b := newSharedBench(t)
 	b.openRole("raw", "tls: false\nlimits: {health: 3s}")
 	contains(t, b.handle("ill")[0], `ok "ill"`)
 	eventually(t, "it is started again", func() bool { return ended(t, b, "health") > 0 })
@@ -93,7 +93,7 @@ func TestIll(t *testing.T) {
 // timeout.
 func TestStubborn(t *testing.T) {
 	// Guarantee: plugin-crash
-	b := newBench(t)
+	b := newSharedBench(t)
 	b.openRole("raw, stubborn", "tls: false\nlimits: {stopTimeout: 300ms}")
 	contains(t, b.handle("a")[0], `ok "a"`)
 	b.close()
