@@ -15,10 +15,14 @@ import (
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/leaks"
 )
 
-func TestMain(m *testing.M) { leaks.Main(m) }
+func TestMain(m *testing.M) {
+	effort.Checks(50, 500, 5000)
+	leaks.Main(m)
+}
 
 var pods = &event.Resource{Cluster: "test", Kind: "Pod"}
 
