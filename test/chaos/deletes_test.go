@@ -16,7 +16,7 @@ import (
 func TestDeletedAfterTheFirstDelivery(t *testing.T) {
 	// Guarantee: delete-has-state
 	t.Parallel()
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	s := sandboxtest.Borrow(t)
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	h := newReceiver(t, answer(http.StatusOK))

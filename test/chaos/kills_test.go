@@ -20,7 +20,7 @@ import (
 func TestLedgerAcrossGaps(t *testing.T) {
 	// Guarantee: kills-across-gaps, barren-watch
 	t.Parallel()
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	s := sandboxtest.Borrow(t)
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	proxy := s.Scissors(t)

@@ -16,7 +16,7 @@ import (
 // down must be delivered for all of them, with and without the history.
 func TestKindsWhileDown(t *testing.T) {
 	t.Parallel()
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	s := sandboxtest.Borrow(t)
 	for _, gap := range []bool{false, true} {
 		t.Run(map[bool]string{false: "resumed", true: "after a gap"}[gap], func(t *testing.T) {
 			ns, other := s.Namespace(t), s.Namespace(t)

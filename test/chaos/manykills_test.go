@@ -116,7 +116,7 @@ func markOf(e routertest.Event) mark {
 
 func newLives(t *testing.T, seed uint64) *lives {
 	t.Helper()
-	s := sandboxtest.New(t, sandboxtest.Options{}) // whose own count of requests is compared
+	s := sandboxtest.Borrow(t) // whose own count of requests is compared
 	ns := s.Namespace(t)
 	proxy := s.Scissors(t)
 	file := routertest.Install(t, proxy.Kubeconfig(), "")

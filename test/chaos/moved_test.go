@@ -18,7 +18,7 @@ import (
 // replaces the first.
 func twoClusters(t *testing.T) (one, two *sandboxtest.Sandbox, ns string, change []string) {
 	t.Helper()
-	one, two = sandboxtest.New(t, sandboxtest.Options{}), sandboxtest.Start(t)
+	one, two = sandboxtest.Borrow(t), sandboxtest.Start(t)
 	ns = one.Namespace(t)
 	two.Apply(t, "", "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+ns+"}\n---\n")
 	for name, s := range map[string]*sandboxtest.Sandbox{"one": one, "two": two} {

@@ -34,7 +34,7 @@ type rewindable struct {
 // newRewindable makes the cluster and its backup, and starts a router that sees all of it.
 func newRewindable(t *testing.T) (c *rewindable, file string, r *routertest.Router) {
 	t.Helper()
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	s := sandboxtest.Borrow(t)
 	c = &rewindable{Sandbox: s, ns: s.Namespace(t)}
 	c.maps = routertest.Use(t, s, routertest.ConfigMaps, c.ns)
 	for _, name := range []string{"same", "changed", "gone", "again", "noise"} {

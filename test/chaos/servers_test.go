@@ -23,7 +23,7 @@ func TestCompactedWhileDown(t *testing.T) {
 	// Guarantee: history-lost, gap-forgets-position
 	t.Parallel()
 	n := effort.Rounds(10, 30, 600)
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	s := sandboxtest.Borrow(t)
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	for _, prefix := range []string{"same", "changed", "gone", "again"} {
@@ -82,7 +82,7 @@ func checkOrder(t *testing.T, events []routertest.Event, subject string, want ..
 // one.
 func TestServerKilledWhileDown(t *testing.T) {
 	t.Parallel()
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	s := sandboxtest.Borrow(t)
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	createMany(t, s, ns, "same", 20)
@@ -158,7 +158,7 @@ routes:
 // TestKilledInARelist kills the router in the middle of a list after a gap.
 func TestKilledInARelist(t *testing.T) {
 	t.Parallel()
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	s := sandboxtest.Borrow(t)
 	ns := s.Namespace(t)
 	n := effort.Rounds(400, 1000, 5000)
 	h := newReceiver(t, answer(http.StatusOK))

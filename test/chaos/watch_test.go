@@ -15,7 +15,7 @@ import (
 func TestGapAfterCompaction(t *testing.T) {
 	// Guarantee: gap-net-change, delete-and-recreate, unchanged-updates
 	t.Parallel()
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	s := sandboxtest.Borrow(t)
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	for _, name := range []string{"same", "changed", "gone", "recreated"} {
@@ -61,7 +61,7 @@ func TestGapAfterCompaction(t *testing.T) {
 func TestAPIServerKilled(t *testing.T) {
 	// Guarantee: at-least-once
 	t.Parallel()
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	s := sandboxtest.Borrow(t)
 	ns := s.Namespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	maps.Make(routertest.ConfigMap("same", "1"))

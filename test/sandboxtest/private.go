@@ -1,6 +1,7 @@
 package sandboxtest
 
 import (
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -52,4 +53,68 @@ func (g *gate) more(test string) bool {
 	}
 	g.held[test]++
 	return true
+}
+
+// idle has the sandboxes of Borrow that no test uses. It has to be a variable, like shared.
+var idle pool //nolint:gochecknoglobals // see above
+
+type pool struct {
+	mu   sync.Mutex
+	free []*Sandbox
+}
+
+// take returns a sandbox that no test uses, or a new one.
+func (p *pool) take() (*Sandbox, error) {
+	if s := p.last(); s != nil {
+		return s, nil
+	}
+	dir, err := os.MkdirTemp("", "sandbox-")
+	if err != nil {
+		return nil, err
+	}
+	s, err := start(dir, Options{})
+	if err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	s.private = true
+	return s, nil
+}
+
+// last takes a sandbox that is free; nil: there is none.
+func (p *pool) last() *Sandbox {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.free) == 0 {
+		return nil
+	}
+	s := p.free[len(p.free)-1]
+	p.free = p.free[:len(p.free)-1]
+	return s
+}
+
+// give keeps a sandbox for the next test, unless one of its servers was stopped.
+func (p *pool) give(s *Sandbox) {
+	if s.etcd == nil || s.apiserver == nil {
+		s.discard()
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, s)
+}
+
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.free {
+		s.discard()
+	}
+	p.free = nil
+}
+
+// discard ends a sandbox in a folder of its own.
+func (s *Sandbox) discard() {
+	s.close()
+	_ = os.RemoveAll(s.dir)
 }

@@ -273,3 +273,24 @@ func TestProxy(t *testing.T) {
 	p.Cut() // also ends held connections
 	eventually(t, "no connections", func() bool { return p.Connections() == 0 })
 }
+
+// TestBorrow: the next test gets the sandbox of a former one, unless a server of it was stopped.
+func TestBorrow(t *testing.T) {
+	var first, second *sandboxtest.Sandbox
+	t.Run("first", func(t *testing.T) {
+		first = sandboxtest.Borrow(t)
+		first.Namespace(t)
+	})
+	t.Run("second", func(t *testing.T) {
+		second = sandboxtest.Borrow(t)
+		second.KillAPIServer(t)
+	})
+	if first != second {
+		t.Error("the second test has another sandbox")
+	}
+	t.Run("third", func(t *testing.T) {
+		if sandboxtest.Borrow(t) == second {
+			t.Error("the third test has a sandbox whose API server is stopped")
+		}
+	})
+}
