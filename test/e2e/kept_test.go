@@ -17,7 +17,7 @@ import (
 func TestKeptFields(t *testing.T) {
 	// Guarantee: cache-auto, cache-auto-reload
 	t.Parallel()
-	s := sandboxtest.New(t, sandboxtest.Options{})
+	s := sandboxtest.Borrow(t)
 	ns := s.Namespace(t)
 	m := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	const field = `{"data":{%q:%q}}`

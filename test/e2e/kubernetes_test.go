@@ -88,7 +88,7 @@ routes:
 func TestWritesToAClusterThatIsDown(t *testing.T) {
 	// Guarantee: kubernetes-down
 	t.Parallel()
-	source, target := sandboxtest.Start(t), sandboxtest.New(t, sandboxtest.Options{})
+	source, target := sandboxtest.Start(t), sandboxtest.Borrow(t)
 	ns, there := source.Namespace(t), target.Namespace(t)
 	r := routertest.Start(t, source.Kubeconfig(), fmt.Sprintf(`
 sources: {maps: {resource: v1/configmaps, namespaces: %[1]s}}

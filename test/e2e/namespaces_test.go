@@ -195,7 +195,7 @@ func TestNamespacesAfterRestart(t *testing.T) {
 		t.Run(fmt.Sprintf("compacted=%t", compacted), func(t *testing.T) {
 			s := sandboxtest.Start(t)
 			if compacted {
-				s = sandboxtest.New(t, sandboxtest.Options{})
+				s = sandboxtest.Borrow(t)
 			}
 			g := newTeam(t, s)
 			for _, name := range []string{"stays", "leaves", "ends", "enters"} {
