@@ -59,47 +59,85 @@ func TestPluginNew(t *testing.T) {
 	must.Succeed(t, err)
 	for _, lang := range scaffold.Languages() {
 		t.Run(lang, func(t *testing.T) {
-			t.Chdir(t.TempDir())
-			needToolchain(t, root, lang)
-			checkRun(t, []string{"plugin", "new", "-lang", lang, "pod-phase"}, cli.CodeOK, "    cd pod-phase ", "")
-			t.Chdir("pod-phase")
-			readme := mustRead(t, "README.md")
+			t.Parallel()
+			f := &place{dir: t.TempDir()}
+			f.needToolchain(t, root, lang)
+			f.router(t, "plugin new -lang "+lang+" pod-phase", cli.CodeOK, "    cd pod-phase ", "")
+			f.dir = filepath.Join(f.dir, "pod-phase")
+			readme := mustRead(t, filepath.Join(f.dir, "README.md"))
 			_, commands, _ := strings.Cut(readme, "\n\n    ")
 			build, _, _ := strings.Cut(commands, "\n")
 			if lang == "assemblyscript" {
-				linkModules(t, root)
+				linkModules(t, root, filepath.Join(f.dir, "node_modules"))
 				build = strings.TrimPrefix(build, "npm install && ")
 			}
 			if lang == "javascript" { // its build is this command
-				checkRun(t, []string{"check", "-strict"}, cli.CodeOK, "config.yaml: ok", "")
+				f.router(t, "check -strict", cli.CodeOK, "config.yaml: ok", "")
 			} else {
-				shell(t, build)
+				f.shell(t, build)
 			}
 			if lang == "c" { // the configuration is the same for all, and compiling a large module again takes long
-				checkRun(t, []string{"check", "-strict"}, cli.CodeOK, "config.yaml: ok", "")
+				f.router(t, "check -strict", cli.CodeOK, "config.yaml: ok", "")
 			}
-			checkRun(t, []string{"test"}, cli.CodeOK, "ok   config_test.yaml 1 case ", "")
+			f.router(t, "test", cli.CodeOK, "ok   config_test.yaml 1 case ", "")
 			switch lang {
 			case "go":
-				shell(t, "go test .")
+				f.shell(t, "go test .")
 			case "c", "rust", "assemblyscript": // Go's module takes long to compile again
-				must.Succeed(t, os.Remove("pod-phase.wasm"))
-				checkRun(t, []string{"plugin", "test"}, cli.CodeOK, "built pod-phase.wasm: ", "")
+				must.Succeed(t, os.Remove(filepath.Join(f.dir, "pod-phase.wasm")))
+				f.router(t, "plugin test", cli.CodeOK, "built pod-phase.wasm: ", "")
 			case "javascript":
-				checkRun(t, []string{"plugin", "build"}, cli.CodeUsage, "", "JavaScript is not built: router check reports its mistakes")
-				checkRun(t, []string{"plugin", "test"}, cli.CodeOK, "ok   config_test.yaml 1 case ", "")
+				f.router(t, "plugin build", cli.CodeUsage, "", "JavaScript is not built: router check reports its mistakes")
+				f.router(t, "plugin test", cli.CodeOK, "ok   config_test.yaml 1 case ", "")
 			}
 		})
 	}
 }
 
+// place is where a test runs commands as processes of their own, beside others.
+type place struct {
+	dir string
+	env []string // beside the test's
+}
+
+func (f *place) command(t *testing.T, name string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir, cmd.Env = f.dir, append(os.Environ(), f.env...)
+	return cmd
+}
+
+func (f *place) shell(t *testing.T, command string) {
+	t.Helper()
+	if out, err := f.command(t, "sh", "-c", command).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+}
+
+// router is checkRun in the folder.
+func (f *place) router(t *testing.T, args string, code int, inStdout, inStderr string) {
+	t.Helper()
+	program, err := filepath.Abs(os.Args[0])
+	must.Succeed(t, err)
+	cmd := f.command(t, program, strings.Fields(args)...)
+	cmd.Env = append(cmd.Env, asProgram+"=1")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(out.String(), inStdout) || !strings.Contains(errs.String(), inStderr) {
+		t.Errorf("router %s: exit code %d, want %d\nstdout: %s\nstderr: %s", args, got, code, &out, &errs)
+	}
+}
+
 // needToolchain skips the test if the compiler of a language is not here, as hack/guests.sh does.
-func needToolchain(t *testing.T, root, lang string) {
+func (f *place) needToolchain(t *testing.T, root, lang string) {
 	t.Helper()
 	switch lang {
 	case "c":
-		must.Succeed(t, os.WriteFile("probe.c", []byte("int f(void) { return 1; }"), 0o600))
-		if out, err := exec.Command("clang", "--target=wasm32", "-nostdlib", "-Wl,--no-entry", "-o", "probe.wasm", "probe.c").CombinedOutput(); err != nil {
+		must.Succeed(t, os.WriteFile(filepath.Join(f.dir, "probe.c"), []byte("int f(void) { return 1; }"), 0o600))
+		if out, err := f.command(t, "clang", "--target=wasm32", "-nostdlib", "-Wl,--no-entry", "-o", "probe.wasm", "probe.c").CombinedOutput(); err != nil {
 			t.Skipf("no clang that makes WebAssembly (Debian: clang lld): %v %s", err, out)
 		}
 	case "rust":
@@ -109,15 +147,13 @@ func needToolchain(t *testing.T, root, lang string) {
 				continue
 			}
 			if _, err := os.Stat(filepath.Join(strings.TrimSpace(string(sysroot)), "lib/rustlib/wasm32-unknown-unknown/lib")); err == nil {
-				t.Setenv("RUSTC", rustc)
+				f.env = append(f.env, "RUSTC="+rustc)
 				return
 			}
 		}
 		t.Skip("no rustc with the target wasm32-unknown-unknown (Debian: rustc libstd-rust-dev-wasm32)")
 	case "javascript":
-		if _, err := os.Stat(filepath.Join(root, "pkg/plugins/js/engine/quickjs.wasm")); err != nil {
-			t.Skip("no JavaScript engine (sh hack/jsengine.sh)")
-		}
+		needEngine(t, root)
 	case "assemblyscript":
 		if _, err := exec.LookPath("npm"); err != nil {
 			t.Skip("no npm")
@@ -128,16 +164,23 @@ func needToolchain(t *testing.T, root, lang string) {
 	}
 }
 
-// linkModules does what npm install does, without the network.
-func linkModules(t *testing.T, root string) {
+func needEngine(t *testing.T, root string) {
 	t.Helper()
-	must.Succeed(t, os.MkdirAll("node_modules/.bin", 0o700))
+	if _, err := os.Stat(filepath.Join(root, "pkg/plugins/js/engine/quickjs.wasm")); err != nil {
+		t.Skip("no JavaScript engine (sh hack/jsengine.sh)")
+	}
+}
+
+// linkModules does what npm install does, without the network.
+func linkModules(t *testing.T, root, folder string) {
+	t.Helper()
+	must.Succeed(t, os.MkdirAll(filepath.Join(folder, ".bin"), 0o700))
 	for link, target := range map[string]string{
-		"node_modules/assemblyscript": filepath.Join(root, "sdk/assemblyscript/node_modules/assemblyscript"),
-		"node_modules/deltarouter":    "../sdk",
-		"node_modules/.bin/asc":       "../assemblyscript/bin/asc.js",
+		"assemblyscript": filepath.Join(root, "sdk/assemblyscript/node_modules/assemblyscript"),
+		"deltarouter":    "../sdk",
+		".bin/asc":       "../assemblyscript/bin/asc.js",
 	} {
-		must.Succeed(t, os.Symlink(target, link))
+		must.Succeed(t, os.Symlink(target, filepath.Join(folder, link)))
 	}
 }
 
@@ -145,15 +188,8 @@ func linkModules(t *testing.T, root string) {
 func TestJavaScriptExample(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	must.Succeed(t, err)
-	needToolchain(t, root, "javascript")
+	needEngine(t, root)
 	t.Chdir(filepath.Join(root, "examples/plugins/image-tags"))
 	checkRun(t, []string{"check", "-strict"}, cli.CodeOK, "config.yaml: ok", "")
 	checkRun(t, []string{"test"}, cli.CodeOK, "ok   config_test.yaml 3 cases ", "")
-}
-
-func shell(t *testing.T, command string) {
-	t.Helper()
-	if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", command, err, out)
-	}
 }
