@@ -79,7 +79,6 @@ func (f fakeChanges) Worked(d time.Duration)   { f.worked <- d }
 // TestWork shows that the time of a reload because of objects is reported, so that the next ones
 // wait: also if the change had to wait for the file. Other reloads are not reported.
 func TestWork(t *testing.T) {
-	t.Parallel()
 	path := fileOf(t)
 	synctest.Test(t, func(t *testing.T) {
 		const takes = 3 * time.Second
@@ -140,7 +139,6 @@ func objectOf(n, size int) *customresources.Object {
 // TestSavedObjects shows which objects are saved: those with mistakes too, but none without a grant
 // or beyond a limit. If an object has grown beyond a limit, the former text that runs is saved.
 func TestSavedObjects(t *testing.T) {
-	t.Parallel()
 	path, o := fileOf(t), &objectRoutes{}
 	var all []*customresources.Object
 	for n := range 1002 {
@@ -189,7 +187,6 @@ func TestSavedObjects(t *testing.T) {
 // TestObjectsInStatus shows that the status names the rejected objects of each namespace, and the
 // namespaces whose objects have a grant.
 func TestObjectsInStatus(t *testing.T) {
-	t.Parallel()
 	wrong := func(n int) *customresources.Object {
 		o := objectOf(n, 0)
 		o.Text = fmt.Appendf(nil, "metadata: {name: r%04d, namespace: ns}\nspec: {from: [mops], to: [out]}\n", n)
@@ -245,7 +242,6 @@ func (*nullSink) Close(context.Context) error                  { return nil }
 // replaced.
 func TestObjectsInState(t *testing.T) {
 	// Guarantee: objects-offline
-	t.Parallel()
 	opts, dir := stateOptions(t, "")
 	must.Succeed(t, os.Mkdir(dir, 0o700))
 	file := filepath.Join(dir, "customresources.json")
@@ -289,7 +285,6 @@ func TestObjectsInState(t *testing.T) {
 
 // TestFailedStart shows that a start that fails releases the state folder.
 func TestFailedStart(t *testing.T) {
-	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
 	defer taken.Close()

@@ -19,7 +19,6 @@ import (
 // included files, and new ones.
 func TestIncludedMistakes(t *testing.T) {
 	// Guarantee: include-mistakes
-	t.Parallel()
 	config := fmt.Sprintf(reloadable, "test", kubeconfig(t)) + `sources: {pods: {resource: v1/pods}}
 sinks: {one: {fake: {}}}
 handlers: {h: {fake: {}}}

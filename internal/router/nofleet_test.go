@@ -10,7 +10,6 @@ import (
 // TestNoFleet: a router without the section `fleet` has no goroutine in code of fleets, and none of
 // the client of NATS.
 func TestNoFleet(t *testing.T) {
-	t.Parallel()
 	config := fmt.Sprintf(reloadable, "test", kubeconfig(t)) + fmt.Sprintf(`state: {dir: %q}
 sources: {pods: {resource: v1/pods}}
 sinks: {one: {fake: {}}}

@@ -30,7 +30,6 @@ state: {dir: /nonexistent}
 // as before.
 func TestProbesWhileCompiling(t *testing.T) {
 	// Guarantee: start-probes
-	t.Parallel()
 	for name, tt := range map[string]struct {
 		config string
 		worker bool
@@ -97,7 +96,6 @@ routes: [{name: a, from: pods, to: one}]
 // TestProbesInUse: a mistake of the configuration is reported rather than an address that is in
 // use.
 func TestProbesInUse(t *testing.T) {
-	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
 	t.Cleanup(func() { must.Report(t, taken.Close()) })

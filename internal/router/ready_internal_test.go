@@ -10,7 +10,6 @@ import (
 // TestSourceCheck: /readyz reports a source with a problem, and waits only for sources that have
 // never synced and may be watched.
 func TestSourceCheck(t *testing.T) {
-	t.Parallel()
 	for _, test := range []struct {
 		status informer.Status
 		want   api.Check

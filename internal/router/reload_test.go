@@ -102,7 +102,6 @@ func (r *reloading) change(config string, tell bool, want string) []string {
 
 func TestReload(t *testing.T) {
 	// Guarantee: reload-all-or-nothing, reload-keeps
-	t.Parallel()
 	head := fmt.Sprintf(reloadable, "test", kubeconfig(t))
 	const rest = `sources: {pods: {resource: v1/pods}}
 sinks: {one: {fake: {}}, two: {fake: {}}}
@@ -170,7 +169,6 @@ routes:
 // TestReloadOfAMount: the path of the file has symlinks, one of which is replaced, as in a mounted
 // ConfigMap.
 func TestReloadOfAMount(t *testing.T) {
-	t.Parallel()
 	config := fmt.Sprintf(reloadable, "test", kubeconfig(t)) + `sources: {pods: {resource: v1/pods}}
 sinks: {one: {fake: {}}}
 routes: [{name: a, from: pods, to: one}]
@@ -190,7 +188,6 @@ routes: [{name: a, from: pods, to: one}]
 
 // TestReloadOfAFolder: a file that is added to the folder of the configuration is part of it.
 func TestReloadOfAFolder(t *testing.T) {
-	t.Parallel()
 	dir := filepath.Dir(write(t, fmt.Sprintf(reloadable, "test", kubeconfig(t))+`sources: {pods: {resource: v1/pods}}
 sinks: {one: {fake: {}}}
 routes: [{name: a, from: pods, to: one}]
@@ -208,7 +205,6 @@ routes: [{name: a, from: pods, to: one}]
 
 // TestReloadOfAChangeWhileOpening: the file changes while the router is being opened.
 func TestReloadOfAChangeWhileOpening(t *testing.T) {
-	t.Parallel()
 	config := fmt.Sprintf(reloadable, "test", kubeconfig(t)) + `sources: {pods: {resource: v1/pods}}
 sinks: {one: {fake: {}}}
 routes: [{name: a, from: pods, to: one}]
@@ -230,7 +226,6 @@ routes: [{name: a, from: pods, to: one}]
 
 // TestReloadReadsFilesAnew: a changed module makes another handler, but only at a reload.
 func TestReloadReadsFilesAnew(t *testing.T) {
-	t.Parallel()
 	config := fmt.Sprintf(reloadable, "test", kubeconfig(t)) + `sources: {pods: {resource: v1/pods}}
 sinks: {one: {fake: {}}}
 handlers: {h: {fake: {}}}
@@ -249,7 +244,6 @@ routes: [{name: a, from: pods, handler: h, to: one}]
 
 // TestReloadByAPI: the caller receives the result of the reload.
 func TestReloadByAPI(t *testing.T) {
-	t.Parallel()
 	config := strings.Replace(fmt.Sprintf(reloadable, "test", kubeconfig(t)), `probes: "127.0.0.1:0"`, `probes: "127.0.0.1:0", api: "127.0.0.1:0"`, 1) +
 		"sources: {pods: {resource: v1/pods}}\nsinks: {one: {fake: {}}}\nroutes: [{name: a, from: pods, to: one}]\n"
 	r := startReloading(t, config)

@@ -22,17 +22,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/fakekind"
 	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/logged"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
-func TestMain(m *testing.M) {
-	effort.Waiting()
-	leaks.Main(m)
-}
+func TestMain(m *testing.M) { leaks.Main(m) }
 
 // journal records the opened and closed components.
 type journal struct {
@@ -143,7 +139,6 @@ routes:
 // TestRunAndStop: without an API server, the router starts, says so, and stops in order without
 // leaving goroutines or files behind.
 func TestRunAndStop(t *testing.T) {
-	t.Parallel()
 	var j journal
 	log := &logged.Buffer{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -194,7 +189,6 @@ func get(t *testing.T, url string) (int, string) {
 // TestOpenFails: components that were opened before are closed again, and the error names the
 // place.
 func TestOpenFails(t *testing.T) {
-	t.Parallel()
 	var j journal
 	text := strings.Replace(fmt.Sprintf(running, kubeconfig(t), ", broken: {fake: {}}"), "name: b, from: pods, handler: h", "name: b, from: pods, handler: broken", 1)
 	err := router.Run(t.Context(), router.Options{
@@ -209,7 +203,6 @@ func TestOpenFails(t *testing.T) {
 }
 
 func TestRunRefusesABadConfig(t *testing.T) {
-	t.Parallel()
 	err := router.Run(t.Context(), router.Options{Config: write(t, "version: 2\n"), Log: slog.New(slog.DiscardHandler)})
 	var problems config.Problems
 	if !errors.As(err, &problems) {

@@ -16,7 +16,6 @@ import (
 // reload, and is a reason in /readyz until the value is there. The router is not kept from
 // readiness.
 func TestMissingSecret(t *testing.T) {
-	t.Parallel()
 	const text = reloadable + `sources: {pods: {resource: v1/pods}}
 sinks: {one: {fake: {token: {file: %s}}}, two: {fake: {token: {file: %s}}}}
 routes: [{name: a, from: pods, to: [one, two]}]

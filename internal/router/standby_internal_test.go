@@ -64,7 +64,6 @@ routes:
 // TestStandbyStatus: a standby with listen.access shows its routes to all readers, with the numbers
 // of the state file and of the workers, as the leader does.
 func TestStandbyStatus(t *testing.T) {
-	t.Parallel()
 	nats, log := natstest.Start(t, natstest.Config{}), slog.New(slog.DiscardHandler)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	must.Succeed(t, os.WriteFile(file, fmt.Appendf(nil, standing, t.TempDir(), nats.URLs()[0]), 0o600))

@@ -22,7 +22,6 @@ import (
 // TestStopWhileStarting: a stop ends a start that is blocked in a call without a context.
 func TestStopWhileStarting(t *testing.T) {
 	// Guarantee: start-ends
-	t.Parallel()
 	path := filepath.Join(t.TempDir(), "config.yaml")
 	must.Succeed(t, syscall.Mkfifo(path, 0o600))
 	var j journal
@@ -45,7 +44,6 @@ func TestStopWhileStarting(t *testing.T) {
 // TestNoStateFile: a path that is no regular file is refused and does not block the start.
 func TestNoStateFile(t *testing.T) {
 	// Guarantee: start-ends
-	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"state.db", "hash.key"} {
 		must.Succeed(t, syscall.Mkfifo(filepath.Join(dir, name), 0o600))

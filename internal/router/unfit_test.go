@@ -27,7 +27,6 @@ const gizmos = `{"paths": {"/apis/example.org/v1/gizmos": {"get": {"x-kubernetes
 // it, when a router with a state folder starts again: named in the log, the status and a metric.
 // They run again when they fit.
 func TestSchemaChanges(t *testing.T) {
-	t.Parallel()
 	var field atomic.Value
 	field.Store("size")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

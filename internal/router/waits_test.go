@@ -9,7 +9,6 @@ import (
 
 // TestWaitsFor: the status names the sources for whose objects a route waits.
 func TestWaitsFor(t *testing.T) {
-	t.Parallel()
 	config := strings.Replace(fmt.Sprintf(reloadable, "test", kubeconfig(t)), `probes: "127.0.0.1:0"`, `probes: "127.0.0.1:0", api: "127.0.0.1:0"`, 1)
 	r := startReloading(t, config+`sources: {pods: {resource: v1/pods}, nodes: {resource: v1/nodes}}
 sinks: {one: {fake: {}}}

@@ -11,7 +11,6 @@ import (
 // TestWatchedFolder: a file that is changed, added or removed is a change of the folder, at the
 // second look.
 func TestWatchedFolder(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) func() {
 		return func() { must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
@@ -56,7 +55,6 @@ func TestWatchedFolder(t *testing.T) {
 
 // TestWatchedLock: the digests of modules beside a file are a part of the configuration.
 func TestWatchedLock(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "router.yaml")
 	must.Succeed(t, os.WriteFile(path, []byte("a: 1"), 0o600))
