@@ -15,7 +15,6 @@ import (
 // whichever way it has.
 func TestBounded(t *testing.T) {
 	// Guarantee: workers-nats-gone
-	t.Parallel()
 	o := NewOutbox(OutboxConfig{Log: slog.New(slog.DiscardHandler)})
 	s := o.Sink(Route{ID: "r", Partitions: 1})
 	pod, err := event.ParseObject(&event.Resource{Cluster: "c", Kind: "Pod"}, `{"metadata":{"name":"x","uid":"x","resourceVersion":"1"}}`)

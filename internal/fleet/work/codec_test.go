@@ -67,7 +67,6 @@ func shown(d *event.Delta) map[string]any {
 
 // A message keeps all fields of a delta: a new field of event.Delta must be added to full.
 func TestCodec(t *testing.T) {
-	t.Parallel()
 	c := work.NewCodec()
 	v := reflect.ValueOf(*full(t))
 	for i := range v.NumField() {
@@ -105,7 +104,6 @@ func TestCodec(t *testing.T) {
 
 // The data of a Secret stays with the leader.
 func TestSecret(t *testing.T) {
-	t.Parallel()
 	r := &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, Kind: "Secret"}
 	o, err := event.ParseObject(r, `{"metadata":{"name":"a","uid":"u"},"data":{"password":"aHVudGVyMg=="}}`)
 	must.Succeed(t, err)
@@ -121,7 +119,6 @@ func TestSecret(t *testing.T) {
 }
 
 func TestPartition(t *testing.T) {
-	t.Parallel()
 	if got := work.Partition("pods/default/web-0", 8); got != 7 { // the formula is part of the format
 		t.Errorf("got partition %d", got)
 	}

@@ -19,7 +19,6 @@ import (
 
 // The stream is deleted while the leader runs: it is made again, and later events are stored.
 func TestOutboxStreamDeleted(t *testing.T) {
-	t.Parallel()
 	conn := connect(t, serve(t).Addr().String())
 	o := leader(t, conn, "a")
 	s := o.Sink(work.Route{ID: "r", Hash: "h", Partitions: 1})
@@ -32,7 +31,6 @@ func TestOutboxStreamDeleted(t *testing.T) {
 // The bucket with the entry of a route is made again: the entry is written again, behind the
 // generations that have messages.
 func TestOutboxEntryLost(t *testing.T) {
-	t.Parallel()
 	conn := connect(t, serve(t).Addr().String())
 	write(t, leader(t, conn, "a").Sink(work.Route{ID: "r", Hash: "h", Partitions: 4}), events(t, "r", 1, "x"))
 	o := leader(t, conn, "b")
@@ -54,7 +52,6 @@ func TestOutboxEntryLost(t *testing.T) {
 
 // The sinks are unavailable while the stream has settings with which it loses messages.
 func TestOutboxRefuse(t *testing.T) {
-	t.Parallel()
 	conn := connect(t, serve(t).Addr().String())
 	o := leader(t, conn, "a")
 	s := o.Sink(work.Route{ID: "r", Hash: "h", Partitions: 1})
@@ -75,7 +72,6 @@ func TestOutboxRefuse(t *testing.T) {
 // may be those of the leader before.
 func TestOutboxPurged(t *testing.T) {
 	// Guarantee: fleet-streams-altered
-	t.Parallel()
 	conn := connect(t, serve(t).Addr().String())
 	write(t, leader(t, conn, "a").Sink(work.Route{ID: "r", Hash: "h", Partitions: 1}), events(t, "r", 1, "x"))
 	var log logged.Buffer
@@ -113,7 +109,6 @@ func TestOutboxPurged(t *testing.T) {
 // All messages of a route are counted, also if more keys wait than one answer of the server has:
 // the generations of an entry that is made again come from the same answers.
 func TestWaitingManyKeys(t *testing.T) {
-	t.Parallel()
 	conn := connect(t, serve(t).Addr().String())
 	must.Succeed(t, conn.Ensure(patient(t)))
 	const keys = 100_500
@@ -134,7 +129,6 @@ func TestWaitingManyKeys(t *testing.T) {
 // it, or the deltas of before are not handled.
 func TestOutboxWithdrawn(t *testing.T) {
 	// Guarantee: workers-config
-	t.Parallel()
 	conn := connect(t, serve(t).Addr().String())
 	hash := func() string {
 		record, err := owner.Announced(patient(t), conn.NATS, conn.Names.Owners(), fleet.Token("r"))

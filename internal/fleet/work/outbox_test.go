@@ -140,7 +140,6 @@ func expect(t *testing.T, conn *fleet.Conn, want ...string) {
 // Concurrent routes: each key is in one partition and in order, and nothing is lost.
 func TestOutbox(t *testing.T) {
 	// Guarantee: workers-key-order
-	t.Parallel()
 	conn := connect(t, serve(t).Addr().String())
 	o := leader(t, conn, "a")
 	var all sync.WaitGroup
@@ -182,7 +181,6 @@ func TestOutbox(t *testing.T) {
 func TestOutboxUnavailable(t *testing.T) {
 	// Guarantee: workers-once
 	// Guarantee: workers-nats-gone
-	t.Parallel()
 	nats := serve(t)
 	wire := sinktest.NewWire(t, nats.Addr().String())
 	o := leader(t, connect(t, wire.Addr().String()), "a")
@@ -210,7 +208,6 @@ func TestOutboxUnavailable(t *testing.T) {
 
 // A Write that is cancelled before its events were sent stores nothing.
 func TestOutboxCancelled(t *testing.T) {
-	t.Parallel()
 	nats := serve(t)
 	conn := connect(t, nats.Addr().String())
 	o := work.NewOutbox(work.OutboxConfig{Conn: conn, Holder: "a", Log: slog.New(slog.DiscardHandler)})
@@ -240,7 +237,6 @@ func TestOutboxCancelled(t *testing.T) {
 
 // Another member opens the stream: the outbox stores nothing more and says so.
 func TestOutboxDeposed(t *testing.T) {
-	t.Parallel()
 	conn := connect(t, serve(t).Addr().String())
 	first := leader(t, conn, "a")
 	s := first.Sink(work.Route{ID: "r", Hash: "h", Partitions: 1})
@@ -261,7 +257,6 @@ func TestOutboxDeposed(t *testing.T) {
 // Another number of partitions is another generation, also for a Write of the sink before.
 func TestOutboxGenerations(t *testing.T) {
 	// Guarantee: workers-key-order
-	t.Parallel()
 	conn := connect(t, serve(t).Addr().String())
 	o := leader(t, conn, "a")
 	old := o.Sink(work.Route{ID: "r", Hash: "h", Partitions: 1})
@@ -278,7 +273,6 @@ func TestOutboxGenerations(t *testing.T) {
 // A leader that starts with a route that had workers before says that deltas wait for these, until
 // none does.
 func TestOutboxLeftOver(t *testing.T) {
-	t.Parallel()
 	conn := connect(t, serve(t).Addr().String())
 	first := leader(t, conn, "a")
 	for _, r := range []string{"r", "kept", "done"} {
@@ -311,7 +305,6 @@ func TestOutboxLeftOver(t *testing.T) {
 
 // An event that is too large is rejected, and the others are stored; one in parts is whole.
 func TestOutboxSizes(t *testing.T) {
-	t.Parallel()
 	conn := connect(t, serve(t).Addr().String())
 	o := leader(t, conn, "a")
 	s := o.Sink(work.Route{ID: "r", Hash: "h", Partitions: 1, Made: true})

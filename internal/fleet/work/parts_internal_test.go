@@ -12,7 +12,6 @@ import (
 
 // Large bodies travel in parts and are whole again.
 func TestParts(t *testing.T) {
-	t.Parallel()
 	for _, size := range []int{0, 1, maxPart, maxPart + 1, 5 * maxPart} {
 		body := bytes.Repeat([]byte("x"), size)
 		var a Assembly
@@ -36,7 +35,6 @@ func TestParts(t *testing.T) {
 
 // Parts that do not follow each other are an error, and the next message is whole.
 func TestPartsMissing(t *testing.T) {
-	t.Parallel()
 	part := func(text string) nats.Header { return nats.Header{partHeader: {text}} }
 	for _, headers := range [][]nats.Header{
 		{part("2/2")},

@@ -13,7 +13,6 @@ import (
 // dead letter is.
 func TestPublishedBefore(t *testing.T) {
 	// Guarantee: workers-once
-	t.Parallel()
 	conn := connect(t, serve(t).Addr().String())
 	route := work.Route{ID: "r", Hash: "h", Partitions: 1}
 	var want []string
@@ -47,7 +46,6 @@ func TestPublishedBefore(t *testing.T) {
 
 // A new leader reads the lists of all batches.
 func TestPublishedLists(t *testing.T) {
-	t.Parallel()
 	conn := connect(t, serve(t).Addr().String())
 	route := work.Route{ID: "r", Hash: "h", Partitions: 1}
 	s := leader(t, conn, "a").Sink(route)
