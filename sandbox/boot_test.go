@@ -22,9 +22,6 @@ import (
 // TestBoot starts both halves in this process with the example cluster. An API server can be
 // started once per process, so this test has all checks that need one.
 func TestBoot(t *testing.T) {
-	if testing.Short() {
-		t.Skip("boots an API server")
-	}
 	opts := options{dir: filepath.Join(t.TempDir(), "sandbox"), seed: "../examples/cluster", audit: true}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/built"
 	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
@@ -27,13 +27,7 @@ type counter struct {
 func newCounter(t *testing.T) counter {
 	t.Helper()
 	s := sandboxtest.Start(t)
-	c := counter{ns: s.Namespace(t), module: filepath.Join(t.TempDir(), "counter.wasm")}
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-buildmode=c-shared", "-o", c.module, ".")
-	build.Dir = filepath.Join("testdata", "counter")
-	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the counter: %v\n%s", err, out)
-	}
+	c := counter{ns: s.Namespace(t), module: built.Module(t, filepath.Join("testdata", "counter"))}
 	c.Objects = routertest.Use(t, s, routertest.ConfigMaps, c.ns)
 	c.head = fmt.Sprintf("version: 1\ncluster: {name: test, kubeconfig: %q}\nstate: {dir: %q}\nlisten: {probes: \"127.0.0.1:0\"}\nsinks: {out: {stdout: {}}}\n",
 		s.Kubeconfig(), filepath.Join(t.TempDir(), "state"))

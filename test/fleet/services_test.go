@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/deltarouter/deltarouter/test/built"
 	"github.com/deltarouter/deltarouter/test/fleet"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/natstest"
@@ -52,12 +52,7 @@ func newServices(t *testing.T) *services {
 	t.Helper()
 	s, ns := sandboxtest.StartNamespace(t)
 	dir := t.TempDir()
-	program := filepath.Join(dir, "plugins", "counter")
-	build := exec.Command("go", "build", "-trimpath", "-o", program, "./testdata/counter")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
-	}
+	program := built.Native(t, filepath.Join("testdata", "counter"))
 	text, err := os.ReadFile(program)
 	must.Succeed(t, err)
 	running := &pair{t: t, nats: natstest.Start(t, natstest.Config{}), receiver: fleet.NewReceiver(), maps: s.Dynamic().Resource(routertest.ConfigMaps).Namespace(ns)}
