@@ -17,6 +17,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/deltarouter/deltarouter/test/targets"
 )
 
 func main() {
@@ -44,6 +46,11 @@ func run(out io.Writer, target string, names []string) (failed []string, err err
 	parts, err := repo.parts(target, names)
 	if err != nil {
 		return nil, err
+	}
+	if target == targets.Race || target == targets.All {
+		if err := checkCompiler(); err != nil {
+			return nil, err
+		}
 	}
 	kept := filepath.Join("bin", "tests", target+".json")
 	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil {

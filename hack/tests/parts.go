@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -105,18 +106,16 @@ func (r *repository) parts(target string, names []string) ([]part, error) {
 		parts := []part{goTest("packages", ".", plain, all, "-timeout=15m"), smoke()}
 		return append(append(parts, r.moduleParts(false)...), native()), nil
 	case targets.Race:
-		return r.race(nil)
+		return []part{r.race(targets.Race, nil)}, nil
 	case targets.E2E:
 		return r.e2e(nil), nil
 	case targets.All:
 		full := []string{"EFFORT=full"}
-		race, err := r.race(full)
-		if err != nil {
-			return nil, err
-		}
-		rest := r.folders(func(p pkg) bool { return !targets.Processes(p.folder) && !targets.Raced(p.folder, p.imports) })
+		rest := r.folders(func(p pkg) bool {
+			return !targets.Processes(p.folder) && !targets.Raced(targets.All, p.folder, p.imports)
+		})
 		parts := []part{goTest("packages without concurrency", ".", append(full, plain...), rest, "-shuffle=on", "-timeout=60m")}
-		parts = append(append(append(parts, r.moduleParts(false)...), native()), race...)
+		parts = append(append(append(parts, r.moduleParts(false)...), native()), r.race(targets.All, full))
 		return append(parts, r.e2e(full)...), nil
 	case targets.Soak:
 		return soak(names)
@@ -134,13 +133,23 @@ func (r *repository) folders(wanted func(pkg) bool) (args []string) {
 	return args
 }
 
-func (r *repository) race(env []string) ([]part, error) {
-	// The race detector needs cgo, which needs a C compiler with its headers: a build shows it.
-	if out, err := exec.Command("go", "build", "-race", "runtime/cgo").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("the race detector needs a C compiler with the headers of its library (Debian: gcc libc6-dev): %w\n%s", err, out)
+// withRace is the environment of the race detector, which needs cgo.
+var withRace = []string{"CGO_ENABLED=1"}
+
+func (r *repository) race(target string, env []string) part {
+	raced := r.folders(func(p pkg) bool { return targets.Raced(target, p.folder, p.imports) })
+	return goTest("packages with concurrency, race detector", ".", slices.Concat(withRace, env), raced, "-race", "-shuffle=on", "-timeout=60m")
+}
+
+// checkCompiler returns an error if the race detector cannot be used: cgo needs a C compiler with its
+// headers, which a build shows.
+func checkCompiler() error {
+	cmd := exec.Command("go", "build", "-race", "runtime/cgo")
+	cmd.Env = append(os.Environ(), withRace...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("the race detector needs a C compiler with the headers of its library (Debian: gcc libc6-dev): %w\n%s", err, out)
 	}
-	raced := r.folders(func(p pkg) bool { return targets.Raced(p.folder, p.imports) })
-	return []part{goTest("packages with concurrency, race detector", ".", env, raced, "-race", "-shuffle=on", "-timeout=60m")}, nil
+	return nil
 }
 
 func (r *repository) e2e(env []string) []part {

@@ -9,7 +9,7 @@
 // is delivered, and compares the deliveries with the history (oracle_test.go): docs/GUARANTEES.md
 // lists the guarantees.
 //
-//	go test ./test/sim                                   1,000 schedules (100 under the race detector)
+//	go test ./test/sim                                   500 schedules (100 under the race detector)
 //	EFFORT=full go test ./test/sim                       10,000 schedules (1,000), or with soak 1,000,000 (20,000)
 //	go test ./test/sim -rapid.checks=1000000             any number
 //	go test ./test/sim -sim.timed=false                  no rules about time (when, for, every, limit, debounce, batch.by, maxAge)
@@ -55,7 +55,7 @@ func schedules() (fast, full, soak int) {
 	if effort.Race {
 		return 100, 1000, 20_000
 	}
-	return 1000, 10_000, 1_000_000
+	return 500, 10_000, 1_000_000
 }
 
 func TestMain(m *testing.M) {

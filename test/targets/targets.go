@@ -18,7 +18,7 @@ const (
 
 // processes are the folders of the root module whose tests start API servers, NATS servers and
 // routers, and mostly wait for them.
-var processes = []string{"test/chaos", "test/docs", "test/e2e", "test/fleet", "test/image"}
+var processes = []string{"test/chaos", "test/docs", "test/e2e", "test/fleet", "test/image", "test/natstest", "test/sandboxtest"}
 
 // ProcessModules are the modules of the same kind: they build Kubernetes, Sigstore, images and the
 // programs of the measurements.
@@ -77,11 +77,15 @@ func Processes(folder string) bool { return slices.Contains(processes, folder) }
 // guests), and compiling WebAssembly takes ten times as long under it.
 var withoutRace = []string{"internal/expr", "internal/meter", "pkg/plugins/extism", "pkg/plugins/stdio"}
 
-// Raced reports whether make race runs the tests of a folder. imports are the imports of the package
-// and of its tests.
-func Raced(folder string, imports []string) bool {
-	if Processes(folder) {
-		return false // they start programs that are built without it
+// raceInAll are folders whose own code starts no goroutines: they use packages of make race. Only make
+// test-all runs them with the race detector, which takes minutes for them.
+var raceInAll = []string{"cmd/router", "internal/config", "pkg/config"}
+
+// Raced reports whether a target, Race or All, runs the tests of a folder with the race detector.
+// imports are the imports of the package and of its tests.
+func Raced(target, folder string, imports []string) bool {
+	if Processes(folder) || target == Race && slices.Contains(raceInAll, folder) {
+		return false // the programs that processes start are built without it
 	}
 	for _, f := range withoutRace {
 		if folder == f || strings.HasPrefix(folder, f+"/") {

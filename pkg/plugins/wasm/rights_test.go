@@ -224,6 +224,7 @@ func TestKVStays(t *testing.T) {
 func TestKVTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHost()
+		h.env.KV = kv.New(timer.Real(), false)
 		set := h.mustOpen(t, withRights(t, script(kvData(), call("kv_set", 0, atKey, 3, atValue, 5, 1000)), "allow: {kv: true}"))
 		there := h.mustOpen(t, withRights(t, script(kvData(), call("kv_get", 5, atKey, 3, 0, 0)), "allow: {kv: true}"))
 		gone := h.mustOpen(t, withRights(t, script(kvData(), call("kv_get", -1, atKey, 3, 0, 0)), "allow: {kv: true}"))
