@@ -146,7 +146,6 @@ func TestLostDeletes(t *testing.T) {
 		"uncounted": {func(a *api) { a.setUncounted(1) }, ""}, // the number of the API server is wrong
 	} {
 		bubble(t, name, func(t *testing.T) {
-
 			a := newAPI(t)
 			for _, pod := range []string{"a", "b", "c"} {
 				a.put("default/"+pod, "web")

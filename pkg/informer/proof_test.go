@@ -25,7 +25,6 @@ func TestBarrenWatches(t *testing.T) {
 		"silent": {func(w http.ResponseWriter, r *http.Request) { w.(http.Flusher).Flush(); <-r.Context().Done() }, ""},
 	} {
 		bubble(t, name, func(t *testing.T) {
-
 			a := newAPI(t)
 			a.put("default/a", "web")
 			r := syncedRig(t, a, options{config: informer.Config{ProbeInterval: 20 * time.Millisecond, Unproven: 50 * time.Millisecond}})
