@@ -74,6 +74,7 @@ func read(root string) (*repository, error) {
 
 // modules returns the folders of the modules below the root that have tests.
 func modules(root string) (dirs []string, err error) {
+	all, tested := map[string]bool{}, map[string]bool{} // folders
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -81,11 +82,23 @@ func modules(root string) (dirs []string, err error) {
 		if d.IsDir() && slices.Contains([]string{"bin", "dist", "node_modules", "testdata", ".git"}, d.Name()) {
 			return fs.SkipDir
 		}
-		if dir := filepath.Dir(path); d.Name() == "go.mod" && dir != root {
-			dirs = append(dirs, filepath.ToSlash(dir))
+		if d.Name() == "go.mod" {
+			all[filepath.Dir(path)] = true
+		}
+		if strings.HasSuffix(d.Name(), "_test.go") {
+			tested[filepath.Dir(path)] = true
 		}
 		return nil
 	})
+	for dir := range tested {
+		for !all[dir] && dir != root {
+			dir = filepath.Dir(dir)
+		}
+		if folder := filepath.ToSlash(dir); dir != root && !slices.Contains(dirs, folder) {
+			dirs = append(dirs, folder)
+		}
+	}
+	slices.Sort(dirs)
 	return dirs, err
 }
 

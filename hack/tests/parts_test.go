@@ -52,6 +52,23 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// TestModules shows that a module without tests is no part: go test fails for it.
+func TestModules(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	dirs, err := modules(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(dirs, "sdk/go") || !slices.Contains(dirs, "tools") || slices.Contains(dirs, "tools/actionlint") || slices.Contains(dirs, ".") {
+		t.Errorf("got %q", dirs)
+	}
+	for _, dir := range targets.ProcessModules {
+		if !slices.Contains(dirs, dir) {
+			t.Errorf("%s has no tests", dir)
+		}
+	}
+}
+
 func TestUnknown(t *testing.T) {
 	for _, words := range [][]string{{"tests"}, {"test", "x"}, {"soak", "x"}, {"e2e", "newest"}} {
 		if _, err := new(repository).parts(words[0], words[1:]); err == nil || !strings.Contains(err.Error(), `"`+words[len(words)-1]+`"`) {
