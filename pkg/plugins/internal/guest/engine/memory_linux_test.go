@@ -14,11 +14,11 @@ import (
 // be none, because the garbage collector would wait for each.
 func TestMemoryIsTouched(t *testing.T) {
 	// Guarantee: guest-pauses
-	runtime.LockOSThread() // faults are counted per thread
-	defer runtime.UnlockOSThread()
 	const first, second = 16 << 20, 48 << 20
 	for name, memory := range map[string]experimental.LinearMemory{"mapped": allocateMemory(0, 1<<30), "on the heap": &heapMemory{}} {
 		t.Run(name, func(t *testing.T) {
+			runtime.LockOSThread() // faults are counted per thread, and this is a goroutine of its own
+			defer runtime.UnlockOSThread()
 			defer memory.Free()
 			for _, size := range []uint64{first, second} {
 				bytes := memory.Reallocate(size)
