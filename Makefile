@@ -13,7 +13,7 @@ TAGS := grpcnotrace
 GOLANGCI_VERSION := $(shell awk '$$1 == "github.com/golangci/golangci-lint/v2" { print $$2 }' tools/go.mod)
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 
-# The tests run on this machine, whatever GOOS says. The flags are those of the build.
+# Without cgo, like the build, so that both share their cached packages.
 TESTS := CGO_ENABLED=0 go run -trimpath ./hack/tests
 
 # $(call each,MODULES,COMMAND) runs the command in each module, continues after a failure, and fails

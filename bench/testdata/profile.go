@@ -12,7 +12,8 @@ import (
 const profileVariable = "ROUTER_PROFILE"
 
 // init profiles the process from its start until SIGUSR1. The file gets its name when it is
-// complete. This source is no part of the router: `bench -profile` builds one with it, by an overlay.
+// complete. This source is no part of the router: `bench -profile` builds one with it, by an
+// overlay.
 func init() {
 	path := os.Getenv(profileVariable)
 	if path == "" {

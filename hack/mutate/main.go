@@ -1,5 +1,7 @@
-// Mutate shows that the tests notice broken promises: it breaks them one at a time and runs the tests
-// that make test or make e2e runs in some packages. A mutation that no test notices is an error.
+// Mutate shows that the tests notice broken promises: it breaks them one at a time and runs the
+// tests that make test or make e2e runs in some packages, with the mutation and without. A mutation
+// that no test notices is an error. Do not run other tests at the same time: they share
+// bin/tests/router.
 //
 //	go run ./hack/mutate            # all of them
 //	go run ./hack/mutate limit      # those of a guarantee
@@ -48,9 +50,16 @@ func run(out io.Writer, dir string, guarantees []string) (unnoticed int, err err
 		if err != nil {
 			return 0, err
 		}
-		failed, err := m.test(overlay)
+		failed, err := m.test("-overlay=" + overlay)
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", m.promise, err)
+		}
+		already, err := m.test("")
+		if err != nil {
+			return 0, fmt.Errorf("%s, without the mutation: %w", m.promise, err)
+		}
+		if len(already) > 0 {
+			return 0, fmt.Errorf("%s: these tests fail without the mutation, too: %s", m.promise, strings.Join(already, ", "))
 		}
 		verdict := "noticed by " + strings.Join(failed[:min(3, len(failed))], ", ")
 		if more := len(failed) - 3; more > 0 {
@@ -90,15 +99,15 @@ func (m *mutation) overlay(dir string, i int) (string, error) {
 	return file, os.WriteFile(file, overlay, 0o600)
 }
 
-// test runs the tests and returns the names of those that failed. Tests build programs by themselves,
-// so the overlay is in GOFLAGS.
-func (m *mutation) test(overlay string) (failed []string, err error) {
+// test runs the tests with another flag of the go command, and returns the names of those that
+// failed. The flag is in GOFLAGS, because routertest builds the router by itself.
+func (m *mutation) test(flag string) (failed []string, err error) {
 	args := append([]string{"test", "-json", "-trimpath", "-tags=grpcnotrace", "-vet=off", "-timeout=20m"}, m.packages...)
 	if m.tests != "" {
 		args = append(args, "-run="+m.tests)
 	}
 	cmd := exec.Command("go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", strings.TrimSpace("GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay))
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" "+flag))
 	out, err := cmd.Output()
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	lines.Buffer(nil, 16<<20)

@@ -1,13 +1,13 @@
-// Tests is behind the targets make test, race, e2e, test-all and soak: it runs go test in the modules
-// of the repository, and the native tests of the SDKs. It continues after a failure.
+// Tests is behind the targets make test, race, e2e, test-all and soak: it runs go test in the
+// modules of the repository, and the native tests of the SDKs. It continues after a failure.
 //
 //	go run ./hack/tests test
 //	go run ./hack/tests e2e oldest      # on the oldest supported Kubernetes
 //	go run ./hack/tests soak ledger     # one of targets.Slices
 //
-// It prints one line for each package, the output of the tests that failed, and in its last line the
-// tests that were left out because something is not installed. The output of go test -json is kept in
-// bin/tests/TARGET.json, for `go -C tools run ./slow`.
+// It prints one line for each package, the output of the tests that failed, and in its last line
+// the tests that were left out because something is not installed. The output of go test -json is
+// kept in bin/tests/TARGET.json, for `go -C tools run ./slow`.
 package main
 
 import (
@@ -89,17 +89,10 @@ func (p part) run(out, events io.Writer, left *leftOut) (ok bool, err error) {
 	if err := cmd.Start(); err != nil {
 		return false, err
 	}
-	read := show
-	if !p.json {
-		read = copyLines
+	if p.json {
+		err = show(out, io.TeeReader(stdout, events), left)
+	} else {
+		err = copyLines(out, stdout, left)
 	}
-	err = read(out, io.TeeReader(stdout, discardUnless(p.json, events)), left)
 	return cmd.Wait() == nil, err
-}
-
-func discardUnless(wanted bool, w io.Writer) io.Writer {
-	if wanted {
-		return w
-	}
-	return io.Discard
 }

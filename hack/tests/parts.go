@@ -25,7 +25,7 @@ type part struct {
 	json    bool // the command is go test -json
 }
 
-// repository is what the parts are chosen from.
+// repository has the packages and modules of which the parts are made.
 type repository struct {
 	packages []pkg    // of the root module, those with tests
 	modules  []string // the folders of the other modules
@@ -154,8 +154,8 @@ func (r *repository) race(target string, env []string) part {
 	return goTest("packages with concurrency, race detector", ".", slices.Concat(withRace, env), raced, "-race", "-shuffle=on", "-timeout=60m")
 }
 
-// checkCompiler returns an error if the race detector cannot be used: cgo needs a C compiler with its
-// headers, which a build shows.
+// checkCompiler returns an error if the race detector cannot be used: cgo needs a C compiler with
+// its headers, which a build shows.
 func checkCompiler() error {
 	cmd := exec.Command("go", "build", "-race", "runtime/cgo")
 	cmd.Env = append(os.Environ(), withRace...)
@@ -200,12 +200,12 @@ func (r *repository) moduleParts(processes bool) (parts []part) {
 		if slices.Contains(targets.ProcessModules, dir) != processes {
 			continue
 		}
-		p := goTest(dir, dir, plain, []string{"./..."}, "-timeout=30m")
+		flags := []string{"-timeout=60m"}
 		if processes {
 			// They read files outside of the module, which go does not compare.
-			p = goTest(dir, dir, plain, []string{"./..."}, "-count=1", "-shuffle=on", "-timeout=60m")
+			flags = append(flags, "-count=1", "-shuffle=on")
 		}
-		parts = append(parts, p)
+		parts = append(parts, goTest(dir, dir, plain, []string{"./..."}, flags...))
 	}
 	return parts
 }

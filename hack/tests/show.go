@@ -22,8 +22,8 @@ type event struct {
 
 type testName struct{ pkg, test string }
 
-// show prints what go test prints without -json: a line for each package, and the output of the tests
-// that failed or did not end. It adds the reasons of the skipped tests.
+// show prints what go test prints without -json: a line for each package, and the output of the
+// tests that failed or did not end. It adds the reasons of the skipped tests.
 func show(out io.Writer, events io.Reader, left *leftOut) error {
 	outputs := make(map[testName]*strings.Builder)
 	output := func(n testName) *strings.Builder {
@@ -90,8 +90,8 @@ func reason(output string) string {
 	return all[len(all)-1][1]
 }
 
-// copyLines prints the output of a part that is no go test. A line "SKIPPED…" is the reason of a test
-// that was left out.
+// copyLines prints the output of a part that is no go test. A line "SKIPPED…" is the reason of a
+// test that was left out.
 func copyLines(out io.Writer, from io.Reader, left *leftOut) error {
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {

@@ -87,7 +87,7 @@ func TestSpec(t *testing.T) {
 			t.Run("scripts", func(t *testing.T) { // ends when all of them have
 				for _, file := range files {
 					if e.version == "v1" && filepath.Base(file) == "linking.json" {
-						continue // version 2.0 changed what a module that cannot be linked leaves behind
+						continue // version 2.0 changed the effects of a module that cannot be linked
 					}
 					t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
 						t.Parallel()

@@ -278,7 +278,8 @@ func (s *sink) peek() []*event.Delta {
 	return slices.Clone(s.deltas)
 }
 
-// bubble is t.Run on the fake clock of testing/synctest: the seconds between two watches take no time.
+// bubble is t.Run on the fake clock of testing/synctest: the seconds between two watches take no
+// time.
 func bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })

@@ -167,7 +167,8 @@ func targetOf(folder, test, text string) string {
 	}
 }
 
-// unproven returns the IDs that have a row and no test of make test or make e2e, or a test and no row.
+// unproven returns the IDs that have a row and no test of make test or make e2e, or a test and no
+// row.
 func unproven(ids []string, proofs map[string][]proof) (wrong []string) {
 	for _, id := range ids {
 		if len(proofs[id]) == 0 {

@@ -116,8 +116,8 @@ func (f *file) checkHabits() []string {
 	return problems
 }
 
-// checkTime refuses what makes a test slow or flaky: sleeps and the real clock, outside of files with
-// testing/synctest, whose clock is fake.
+// checkTime refuses what makes a test slow or flaky: sleeps and the real clock, outside of files
+// with testing/synctest, whose clock is fake.
 func (f *file) checkTime() []string {
 	for _, spec := range f.ast.Imports {
 		if spec.Path.Value == `"testing/synctest"` {

@@ -41,7 +41,7 @@ type listedModule struct {
 func (p Program) sources() (s sources, err error) {
 	var key bytes.Buffer
 	fmt.Fprintf(&key, "%q %q\n", p.Flags, p.Env)
-	env, err := p.run("env", "GOVERSION", "GOFLAGS", "GOOS", "GOARCH", "GOEXPERIMENT", "GOFIPS140", "GOAMD64", "GOARM64", "GOWASM")
+	env, err := p.run("env", "GOVERSION", "GOOS", "GOARCH", "GOEXPERIMENT", "GOFIPS140", "GOAMD64", "GOARM64", "GOWASM")
 	if err != nil {
 		return s, err
 	}
@@ -69,7 +69,7 @@ func (p Program) sources() (s sources, err error) {
 	return s, nil
 }
 
-// addTo adds to a key what has an influence on the code of the package.
+// addTo adds the sources of the package to a key, or its version if it has one.
 func (l *listed) addTo(key *bytes.Buffer) error {
 	m := l.Module
 	switch {

@@ -135,7 +135,7 @@ routes:
 	before := pass(t, r, blocked/5)
 	h.now(answer(http.StatusServiceUnavailable))
 	during := pass(t, r, blocked)
-	r.Saved(t) // what is not in a cut yet is in memory
+	r.Saved(t) // an object outside of a cut is in memory only
 	depth, onDisk := r.Metric(t, `deltarouter_route_queue_deltas{route="blocked"}`), r.Metric(t, `deltarouter_route_queue_disk_deltas{route="blocked"}`)
 	bytes := r.Metric(t, `deltarouter_route_queue_disk_bytes{route="blocked"}`)
 	t.Logf("before %+v, blocked for %v %+v; %v owed, %v on disk alone, %v bytes", before, blocked, during, depth, onDisk, bytes)

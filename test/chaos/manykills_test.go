@@ -35,9 +35,9 @@ routes:
 `
 
 // TestLedger kills the router again and again during a known history, at each of five moments
-// before any comes again. CHAOS_SEED sets the history, which has groups of updates and deletes with one
-// resourceVersion. In some lives the watch is cut and its next stream is barren. Then it compares
-// the history with the deliveries on each of three routes:
+// before any comes again. CHAOS_SEED sets the history, which has groups of updates and deletes with
+// one resourceVersion. In some lives the watch is cut and its next stream is barren. Then it
+// compares the history with the deliveries on each of three routes:
 //
 //   - Everything was delivered: each version and each delete of each object. The route that
 //     delivers only the latest state delivered the last version of each existing object, and the

@@ -189,9 +189,7 @@ func TestHalfOpenConnection(t *testing.T) {
 	})
 	t.Run("HTTP 1", func(t *testing.T) {
 		t.Parallel()
-		if effort.Current() == effort.Fast {
-			t.Skip("takes a minute: see TestHalfOpenWatch")
-		}
+		effort.AtLeast(t, effort.Full) // it takes a minute; TestHalfOpenWatch does not
 		routertest.Setenv(t, "DISABLE_HTTP2", "yes")
 		halfOpen(t)
 	})

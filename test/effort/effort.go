@@ -5,8 +5,8 @@
 //   - full: those of make test-all, which must pass before a release;
 //   - soak: those of make soak, which takes hours.
 //
-// A test makes the same assertions at every effort: more rounds find rarer defects. AtLeast is for the
-// few that have no short form; test/arch refuses guarantees that only make soak tests.
+// A test makes the same assertions at every effort: more rounds find rarer defects. AtLeast is for
+// the few that have no short form; test/arch refuses guarantees that only make soak tests.
 package effort
 
 import (
@@ -53,8 +53,8 @@ func parse(text string) (Level, error) {
 	return 0, fmt.Errorf("%s=%q is none of fast, full and soak", variable, text)
 }
 
-// Rounds returns the number of rounds of a test: one of the three at the current effort. The unit is
-// that of the caller: schedules, kills, events.
+// Rounds returns the number of rounds of a test: one of the three at the current effort. The unit
+// is that of the caller: schedules, kills, events.
 func Rounds(fast, full, soak int) int { return rounds(Current(), fast, full, soak) }
 
 func rounds(level Level, fast, full, soak int) int {
@@ -80,10 +80,10 @@ func AtLeast(tb testing.TB, least Level) {
 // command line has precedence. A TestMain calls it before it runs the tests.
 func Checks(fast, full, soak int) { setFlag("rapid.checks", Rounds(fast, full, soak)) }
 
-// Waiting runs up to 8 tests with t.Parallel at a time, and not one per core: the tests of the
+// Waiting runs up to n tests with t.Parallel at a time, and not one per core: the tests of the
 // package mostly wait for other processes, or for time to pass. -test.parallel on the command line
 // has precedence. A TestMain calls it before it runs the tests.
-func Waiting() { setFlag("test.parallel", 8) }
+func Waiting(n int) { setFlag("test.parallel", n) }
 
 func setFlag(name string, value int) {
 	flag.Parse()

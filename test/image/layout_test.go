@@ -34,7 +34,8 @@ type settings struct {
 // descriptor is a reference of an OCI image layout to one of its blobs.
 type descriptor struct{ Digest string }
 
-// build runs hack/release, which builds the image, and unpacks the result as a container runtime does.
+// build runs hack/release, which builds the image, and unpacks the result as a container runtime
+// does.
 func build(t *testing.T) container {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "image")

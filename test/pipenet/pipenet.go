@@ -1,6 +1,6 @@
 // Package pipenet is a network within a process. A test in a bubble of testing/synctest uses it in
-// place of TCP: the fake clock of the bubble stands still while a goroutine waits for a socket of the
-// kernel.
+// place of TCP: the fake clock of the bubble stands still while a goroutine waits for a socket of
+// the kernel.
 package pipenet
 
 import (

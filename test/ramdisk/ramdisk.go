@@ -1,5 +1,5 @@
-// Package ramdisk puts the temporary folders of tests in memory: for tests that are not about a disk,
-// which would wait for each of its writes.
+// Package ramdisk puts the temporary folders of tests in memory: for tests that are not about a
+// disk, which would wait for each of its writes.
 package ramdisk
 
 import (
@@ -10,9 +10,9 @@ import (
 // Runner is the interface of *testing.M.
 type Runner interface{ Run() int }
 
-// Wrap returns a runner whose temporary folders, those of t.TempDir and os.MkdirTemp, are in /dev/shm
-// if that has so many free bytes, and else where they would be without it. They are removed after
-// the tests.
+// Wrap returns a runner whose temporary folders, those of t.TempDir and os.MkdirTemp, are in
+// /dev/shm if that has so many free bytes, and else where they would be without it. They are
+// removed after the tests.
 func Wrap(m Runner, bytes uint64) Runner { return &runner{m, "/dev/shm", bytes} }
 
 type runner struct {

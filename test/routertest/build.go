@@ -1,18 +1,17 @@
 package routertest
 
 import (
-	"flag"
 	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/deltarouter/deltarouter/test/built"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
@@ -32,27 +31,8 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "building the router: %v\n", err)
 		return 1
 	}
-	if err := runAtOnce(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
+	effort.Waiting(6) // each test has routers of its own
 	return sandboxtest.Wrap(m).Run()
-}
-
-// atOnce is the number of parallel tests. It is more than a processor can run, since they spend
-// most of their time waiting: for a cut, for a backoff, for a Lease to expire.
-const atOnce = 6
-
-// runAtOnce sets the number of parallel tests. -parallel on the command line has precedence.
-func runAtOnce() error {
-	const name = "test.parallel"
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
-	if given {
-		return nil
-	}
-	return flag.Set(name, strconv.Itoa(atOnce))
 }
 
 // build builds bin/tests/router, which all packages share: the go command leaves it as it is if
@@ -87,9 +67,9 @@ func Command(args ...string) *exec.Cmd {
 	return exec.Command(binary, args...)
 }
 
-// noteSources opens the folders of the router's sources, once. The go command notes what a test
-// opens, a folder with the times and sizes of its files, and does not repeat the cached result of a
-// test after their change: no test imports the router.
+// noteSources opens the folders of the router's sources, once. The go command records the
+// files that a test opens, of a folder the times and sizes in it, and runs the test again after
+// their change: no test imports the router.
 var noteSources = sync.OnceFunc(func() {
 	root := filepath.Join(filepath.Dir(binary), "..", "..")
 	for _, sources := range []string{"go.mod", "cmd/router", "internal", "pkg", "proto"} {

@@ -153,9 +153,9 @@ func (s *Sandbox) served(ctx context.Context, crd *unstructured.Unstructured) er
 	return nil
 }
 
-// Grant permits the user of LimitedKubeconfig to use resources (plural names) of an API group ("": core) in
-// one namespace, or everywhere if the namespace is empty. The returned function, or the end of the
-// test, revokes the right. The API server notices within moments, not at once.
+// Grant permits the user of LimitedKubeconfig to use resources (plural names) of an API group ("":
+// core) in one namespace, or everywhere if the namespace is empty. The returned function, or the
+// end of the test, revokes the right. The API server notices within moments, not at once.
 func (s *Sandbox) Grant(tb testing.TB, namespace, group string, resources, verbs []string) (revoke func()) {
 	tb.Helper()
 	role, binding, prefix := "Role", "RoleBinding", "namespaced"

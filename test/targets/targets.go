@@ -1,5 +1,6 @@
-// Package targets says which target of the Makefile runs which tests: make test, make race, make e2e
-// or make soak. hack/tests runs them, and test/arch compares the tests of the guarantees with it.
+// Package targets says which target of the Makefile runs which tests: make test, make race, make
+// e2e or make soak. hack/tests runs them, and test/arch compares the tests of the guarantees with
+// it.
 package targets
 
 import (
@@ -27,8 +28,8 @@ var ProcessModules = []string{"bench", "hack/chart", "hack/release", "keyless", 
 // SmokeFolder has the tests of Smoke.
 const SmokeFolder = "test/e2e"
 
-// Smoke are the tests of SmokeFolder that make test runs too: one for each large part of the router.
-// They share one API server.
+// Smoke are the tests of SmokeFolder that make test runs too: one for each large part of the
+// router. They share one API server.
 var Smoke = []string{
 	"TestCreateUpdateDelete", "TestRouteAddedWhileDown", "TestSinkDown", "TestGet",
 	"TestStatusPatchReachesTheGuest", "TestNativePlugin", "TestReloadedRoutes", "TestDeadLetters",
@@ -36,8 +37,8 @@ var Smoke = []string{
 	"TestSecretsStayOffTheDisk", "TestStopDrains",
 }
 
-// Oldest are the tests whose result depends on the API server, by the beginnings of their names: make
-// e2e KUBERNETES=oldest runs them on the oldest supported version.
+// Oldest are the tests whose result depends on the API server, by the beginnings of their names:
+// make e2e KUBERNETES=oldest runs them on the oldest supported version.
 var Oldest = []string{
 	"TestFirstList", "TestCreateUpdateDelete", "TestDeselected", "TestExisting", "TestMetadataAndIdentity", "TestPages",
 	"TestChart", "TestCRDComesAndGoes", "TestOneForbidden", "TestCheckAccess", "TestGeneratedRights", "TestPulledSchemas",
@@ -45,8 +46,8 @@ var Oldest = []string{
 	"TestGapAfterCompaction", "TestCompactedWhileDown", "TestRestartReplaysNothing", "TestDeletedWhileDown",
 }
 
-// NotOldest is a test of Oldest that the version cannot pass: it has a volume from an image, a field
-// that 1.30 does not know.
+// NotOldest is a test of Oldest that the version cannot pass: it has a volume from an image, a
+// field that 1.30 does not know.
 const NotOldest = "^TestChartManifests$/plugins"
 
 // OldestFolders have the tests of Oldest.
@@ -73,13 +74,14 @@ var Slices = []Slice{
 func Processes(folder string) bool { return slices.Contains(processes, folder) }
 
 // withoutRace are folders, with those below them, in which the race detector finds nothing: nothing
-// there is concurrent (the meter, expressions), or pkg/plugins/wasm has the same concurrency (the other
-// guests), and compiling WebAssembly takes ten times as long under it.
+// there is concurrent (the meter, expressions), or pkg/plugins/wasm has the same concurrency (the
+// other guests), and compiling WebAssembly takes ten times as long under it.
 var withoutRace = []string{"internal/expr", "internal/meter", "pkg/plugins/extism", "pkg/plugins/stdio"}
 
-// raceInAll are folders whose own code starts no goroutines: they use packages of make race. Only make
-// test-all runs them with the race detector, which takes minutes for them.
-var raceInAll = []string{"cmd/router", "internal/config", "pkg/config"}
+// raceInAll are folders that only make test-all runs with the race detector, which takes minutes
+// for them: the concurrency of the commands is that of packages of make race, and the configuration
+// has one sync.Once.
+var raceInAll = []string{"cmd/router", "pkg/config"}
 
 // Raced reports whether a target, Race or All, runs the tests of a folder with the race detector.
 // imports are the imports of the package and of its tests.

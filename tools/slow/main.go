@@ -3,8 +3,8 @@
 //
 //	go test -json -debug-actiongraph=actions.json ./... | go -C tools run ./slow -actions "$PWD/actions.json"
 //
-// The output of failed tests is printed first. It exits with 1 if there is one, so that it can stand
-// behind go test in a pipe.
+// The output of failed tests is printed first. It exits with 1 if there is one, so that it can
+// stand behind go test in a pipe.
 package main
 
 import (

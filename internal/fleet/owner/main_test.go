@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	effort.Waiting()
+	effort.Waiting(8)
 	leaks.Main(m)
 }
 

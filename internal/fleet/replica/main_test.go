@@ -27,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	effort.Waiting()
+	effort.Waiting(8)
 	// nats.go leaves this goroutine if a put to the Object Store ends before the goroutine begins.
 	leaks.Main(m, goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
 }

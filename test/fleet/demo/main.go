@@ -1,7 +1,7 @@
-// The program demo shows the failures of a fleet: it starts three NATS servers, two members and three workers on
-// a sandbox cluster, ends them one after another while objects change, and prints for each step who
-// leads, how long the slowest change took, and whether something was lost or came twice. It changes
-// nothing outside of a temporary folder, and ends all that it has started.
+// The program demo shows the failures of a fleet: it starts three NATS servers, two members and
+// three workers on a sandbox cluster, ends them one after another while objects change, and prints
+// for each step who leads, how long the slowest change took, and whether something was lost or came
+// twice. It changes nothing outside of a temporary folder, and ends all that it has started.
 package main
 
 import (
