@@ -87,7 +87,7 @@ func reason(output string) string {
 	if len(all) == 0 {
 		return "without a reason"
 	}
-	return all[len(all)-1][1]
+	return strings.TrimPrefix(all[len(all)-1][1], "SKIPPED: ")
 }
 
 // copyLines prints the output of a part that is no go test. A line "SKIPPED…" is the reason of a

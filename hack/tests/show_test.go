@@ -15,7 +15,7 @@ const stream = `go: downloading example.com/x v1.0.0
 {"Action":"output","Package":"p","Test":"TestB","Output":"    p_test.go:2: promtool is not in PATH\n"}
 {"Action":"output","Package":"p","Test":"TestB","Output":"--- SKIP: TestB (0.00s)\n"}
 {"Action":"skip","Package":"p","Test":"TestB"}
-{"Action":"output","Package":"p","Test":"TestC","Output":"    p_test.go:3: promtool is not in PATH\n"}
+{"Action":"output","Package":"p","Test":"TestC","Output":"    p_test.go:3: SKIPPED: promtool is not in PATH\n"}
 {"Action":"skip","Package":"p","Test":"TestC"}
 {"Action":"fail","Package":"p","Test":"TestA"}
 {"Action":"output","Package":"p","Output":"FAIL\tp\t1.0s\n"}
