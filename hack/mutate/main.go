@@ -111,12 +111,15 @@ func (m *mutation) test(flag string) (failed []string, err error) {
 	out, err := cmd.Output()
 	lines := bufio.NewScanner(bytes.NewReader(out))
 	lines.Buffer(nil, 16<<20)
+	compiler := "" // its output
 	for lines.Scan() {
-		var e struct{ Action, Test, Output, FailedBuild string }
+		var e struct{ Action, Test, Output string }
 		switch {
 		case json.Unmarshal(lines.Bytes(), &e) != nil:
-		case e.FailedBuild != "" || e.Action == "build-fail":
-			return nil, fmt.Errorf("the mutated code does not compile:\n%s", out)
+		case e.Action == "build-output":
+			compiler += e.Output
+		case e.Action == "build-fail":
+			return nil, fmt.Errorf("the code does not compile:\n%s", compiler)
 		case e.Action == "fail" && e.Test != "" && !strings.Contains(e.Test, "/"):
 			failed = append(failed, e.Test)
 		case strings.HasPrefix(e.Output, "panic: "):
@@ -124,7 +127,7 @@ func (m *mutation) test(flag string) (failed []string, err error) {
 		}
 	}
 	if err != nil && len(failed) == 0 {
-		return nil, fmt.Errorf("go test: %w\n%s", err, out)
+		return nil, fmt.Errorf("go test: %w", err)
 	}
 	return failed, lines.Err()
 }

@@ -46,7 +46,7 @@ var mutations = []mutation{
 		guarantee: "delete-holds", promise: "delete holds survive a restart",
 		file:     "internal/pipeline/condition/holds.go",
 		old:      `		failed = errors.Join(failed, h.held.Restore(record, decode, now))`,
-		now:      `		_, _ = record, decode`,
+		now:      `		_, _, failed = record, decode, errors.Join(failed)`,
 		packages: []string{"./internal/pipeline/..."},
 	},
 	{
