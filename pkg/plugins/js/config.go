@@ -163,7 +163,7 @@ func (kind) Open(ctx context.Context, node config.Node, env plugins.HandlerEnv) 
 	}
 	h, err := guest.New(ctx, guest.Description{Kind: "js", Digest: digest, Fields: c.Fields}, engine.Settings{
 		Module: module, Protocol: protocol{code: code, fresh: c.Fresh, large: c.Large}, Config: string(handlerConfig), Limits: c.Limits,
-		Host: host.New(c.Allow, string(handlerConfig), &c.Limits, env), Env: env, Shared: compiled(),
+		Host: host.New(c.Allow, string(handlerConfig), &c.Limits, env), Env: env, Shared: shared(),
 	})
 	if err != nil {
 		return nil, err

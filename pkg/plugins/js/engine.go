@@ -10,9 +10,8 @@ import (
 	"os"
 	"sync"
 
-	"github.com/tetratelabs/wazero"
-
 	"github.com/deltarouter/deltarouter/internal/fileerr"
+	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/engine"
 )
 
 // built contains the engine if it was there when the router was built, and its licences.
@@ -61,5 +60,6 @@ func verify(module []byte) error {
 	return nil
 }
 
-// compiled keeps the compiled engine for all handlers of the process.
-var compiled = sync.OnceValue(wazero.NewCompilationCache)
+// shared has the metered and compiled engine for all handlers of the process: [verify] permits one
+// file only.
+var shared = sync.OnceValue(engine.NewShared)

@@ -30,18 +30,22 @@ const compilers = 2
 // compile meters and compiles the module, or loads it from the cache, because the compilation of a
 // Go program takes a second or two.
 func (e *Engine) compile(ctx context.Context) error {
-	var err error
-	if e.metered, err = meter.Rewrite(e.Module, meter.Config{Init: math.MaxInt64 / 2, Slice: host.MaxSlice, Stack: e.Protocol.Stack()}); err != nil {
+	metered, err := e.meter()
+	if err != nil {
 		return fmt.Errorf("it cannot be compiled: %w", err)
 	}
-	e.Module = nil
 	if e.profiler != nil {
-		e.profiler.functions = e.metered.Functions
+		e.profiler.functions = metered.Functions
 	}
-	if err := e.Protocol.CheckImports(e.Host, e.metered.Imports); err != nil {
+	if err := e.Protocol.CheckImports(e.Host, metered.Imports); err != nil {
 		return err
 	}
-	e.metered.Imports = nil // they keep the module in memory
+	defer func() { // the compiled code replaces both texts
+		e.Module = nil
+		e.metered.Code, e.metered.Imports = nil, nil
+	}()
+	own := *metered
+	e.metered = &own
 	if e.Env.Cache != "" {
 		err := e.compileWith(ctx, codeCache{filepath.Join(e.Env.Cache, "wasm")})
 		if err == nil || ctx.Err() != nil {
@@ -51,6 +55,31 @@ func (e *Engine) compile(ctx context.Context) error {
 	}
 	return e.compileWith(ctx, codeCache{})
 }
+
+// meter returns the metered module.
+func (e *Engine) meter() (*meter.Module, error) {
+	rewrite := func() (*meter.Module, error) {
+		return meter.Rewrite(e.Module, meter.Config{Init: math.MaxInt64 / 2, Slice: host.MaxSlice, Stack: e.Protocol.Stack()})
+	}
+	if e.Shared == nil {
+		return rewrite()
+	}
+	e.Shared.once.Do(func() { e.Shared.metered, e.Shared.err = rewrite() })
+	return e.Shared.metered, e.Shared.err
+}
+
+// Shared is the work for a module that many engines of a process have: it is metered once, and
+// compiled once while [plugins.Env].Cache does not keep it on disk. Both results stay in memory until
+// the process ends. It is safe for concurrent use.
+type Shared struct {
+	code    wazero.CompilationCache
+	once    sync.Once
+	metered *meter.Module
+	err     error
+}
+
+// NewShared returns a Shared without results.
+func NewShared() *Shared { return &Shared{code: wazero.NewCompilationCache()} }
 
 func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 	conf := wazero.NewRuntimeConfig().WithMemoryLimitPages(uint32(uint64(e.Limits.Memory) / limits.PageSize))
@@ -67,7 +96,7 @@ func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 		}
 		conf, e.closeCode = conf.WithCompilationCache(cache), cache.Close
 	case e.Shared != nil:
-		conf = conf.WithCompilationCache(e.Shared)
+		conf = conf.WithCompilationCache(e.Shared.code)
 	case e.profiler == nil: // else the code has its calls
 		var cache wazero.CompilationCache
 		cache, kept, e.closeCode = process().use(e.metered.Code)

@@ -27,9 +27,9 @@ type Settings struct {
 	Limits   limits.Limits
 	Host     *host.Host
 	Env      plugins.HandlerEnv
-	// Shared keeps the compiled module until the process ends, unless Env.Cache keeps it on disk.
-	// nil: the last engine of this module that is closed frees it.
-	Shared wazero.CompilationCache
+	// Shared has the work of other engines for the same module and protocol. nil: there is none, and
+	// the last engine of this module that is closed frees its code.
+	Shared *Shared
 }
 
 // Engine is a compiled module, and makes instances of it. It has its own runtime, so Close frees
