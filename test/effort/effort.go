@@ -54,18 +54,16 @@ func parse(text string) (Level, error) {
 }
 
 // Rounds returns the number of rounds of a test: one of the three at the current effort. The unit
-// is that of the caller: schedules, kills, events.
-func Rounds(fast, full, soak int) int { return rounds(Current(), fast, full, soak) }
+// is that of the caller: schedules, kills, events. With the race detector the rounds of fast are a
+// fifth, at least one: there a round takes up to ten times as long, the first rounds show most
+// races, and make test runs all of them without it.
+func Rounds(fast, full, soak int) int { return rounds(Current(), Race, fast, full, soak) }
 
-func rounds(level Level, fast, full, soak int) int {
-	switch level {
-	case Full:
-		return full
-	case Soak:
-		return soak
-	default:
-		return fast
+func rounds(level Level, race bool, fast, full, soak int) int {
+	if race {
+		fast = max(1, fast/5)
 	}
+	return []int{Fast: fast, Full: full, Soak: soak}[level]
 }
 
 // AtLeast skips a test below an effort.

@@ -9,11 +9,17 @@ import (
 func TestMain(m *testing.M) { leaks.Main(m) }
 
 func TestRounds(t *testing.T) {
-	for text, want := range map[string]int{"": 1, "fast": 1, "full": 20, "soak": 300} {
-		t.Setenv(variable, text)
-		if got := Rounds(1, 20, 300); got != want {
-			t.Errorf("%s=%q: %d rounds, want %d", variable, text, got, want)
+	for _, tt := range []struct {
+		level Level
+		race  bool
+		want  int
+	}{{Fast, false, 12}, {Full, false, 20}, {Soak, false, 300}, {Fast, true, 2}, {Full, true, 20}, {Soak, true, 300}} {
+		if got := rounds(tt.level, tt.race, 12, 20, 300); got != tt.want {
+			t.Errorf("level %d, race detector %t: %d rounds, want %d", tt.level, tt.race, got, tt.want)
 		}
+	}
+	if got := rounds(Fast, true, 3, 20, 300); got != 1 {
+		t.Errorf("%d rounds, want at least one", got)
 	}
 }
 

@@ -53,7 +53,7 @@ var (
 // a schedule takes ten times as long.
 func schedules() (fast, full, soak int) {
 	if effort.Race {
-		return 100, 1000, 20_000
+		return 500, 1000, 20_000
 	}
 	return 500, 10_000, 1_000_000
 }
