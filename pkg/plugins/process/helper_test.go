@@ -19,6 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/logged"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -98,6 +99,9 @@ func benchIn(t testing.TB, folder string) *bench {
 // config returns the YAML of a handler that runs this binary in a role.
 func config(role, more string) string {
 	file, sum := self()
+	if effort.Race && !strings.Contains(more, "env:") { // else each end of the plugin takes a second
+		more += "\nenv: {GORACE: atexit_sleep_ms=0}"
+	}
 	// role may contain arguments after commas
 	return fmt.Sprintf("command: [%q, %s]\nsha256: %s\n%s", file, role, sum, more)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -52,6 +53,9 @@ func TestMalformedAnswers(t *testing.T) {
 
 // TestStatusBeyondHeaders: an error that is too long for gRPC's stream fails its delta.
 func TestStatusBeyondHeaders(t *testing.T) {
+	if effort.Race {
+		t.Skip("gRPC takes 20 s to send so large headers under the race detector")
+	}
 	b := newSharedBench(t)
 	b.openRole("raw", "tls: false\nlimits: {breaker: 0}")
 	got := b.handle("a", "toolong")
