@@ -102,6 +102,8 @@ type fleetOf struct {
 	opening   func() error // called when a sink is opened; nil: not called
 }
 
+// configuration has a long lease: a partition whose lease was renewed too late, on a busy machine,
+// repeats its deltas, and several tests count them. The lease of a partition is a third of this one.
 const configuration = `
 version: 1
 cluster: {name: test}
@@ -109,7 +111,7 @@ state: {dir: %q}
 fleet:
   name: test
   replicas: 1
-  lease: 6s
+  lease: 30s
   nats: {servers: [%q]}
 sources:
   pods: {resource: v1/pods}
@@ -171,7 +173,7 @@ func newSigned(t *testing.T, keys string) *fleetOf {
 	f := bare(t)
 	text := fmt.Sprintf(configuration, t.TempDir(), serve(t), 1, "")
 	if keys != "" {
-		text = strings.Replace(text, "  lease: 6s", "  lease: 6s\n  keys: "+keys, 1)
+		text = strings.Replace(text, "  lease: 30s", "  lease: 30s\n  keys: "+keys, 1)
 	}
 	f.begin(text)
 	return f

