@@ -60,7 +60,8 @@ func TestPluginNew(t *testing.T) {
 	for _, lang := range scaffold.Languages() {
 		t.Run(lang, func(t *testing.T) {
 			t.Parallel()
-			f := &place{dir: t.TempDir()}
+			// With the flags of other tests' builds, go finds their packages in its cache.
+			f := &place{dir: t.TempDir(), env: []string{"CGO_ENABLED=0", "GOFLAGS=" + strings.TrimSpace(os.Getenv("GOFLAGS")+" -trimpath")}}
 			f.needToolchain(t, root, lang)
 			f.router(t, "plugin new -lang "+lang+" pod-phase", cli.CodeOK, "    cd pod-phase ", "")
 			f.dir = filepath.Join(f.dir, "pod-phase")
