@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -146,8 +147,9 @@ func (r *repository) folders(wanted func(pkg) bool) (args []string) {
 	return args
 }
 
-// withRace is the environment of the race detector, which needs cgo.
-var withRace = []string{"CGO_ENABLED=1"}
+// withRace is the environment of the race detector, which needs cgo. A program with it would wait
+// for a second before it ends, for races of goroutines that still run: goleak finds those.
+var withRace = []string{"CGO_ENABLED=1", "GORACE=atexit_sleep_ms=0"}
 
 func (r *repository) race(target string, env []string) part {
 	raced := r.folders(func(p pkg) bool { return targets.Raced(target, p.folder, p.imports) })
@@ -166,7 +168,10 @@ func checkCompiler() error {
 }
 
 func (r *repository) e2e(env []string) []part {
-	processes := r.folders(func(p pkg) bool { return targets.Processes(p.folder) })
+	var processes []string
+	for _, folder := range targets.ProcessFolders { // go test starts them in this order
+		processes = append(processes, r.folders(func(p pkg) bool { return p.folder == folder })...)
+	}
 	// The programs that they start are no input of a cached result.
 	parts := []part{goTest("processes", ".", slices.Concat(plain, env), processes, "-count=1", "-shuffle=on", "-timeout=60m")}
 	for _, p := range r.moduleParts(true) {
@@ -232,6 +237,8 @@ func native() part {
 }
 
 func goTest(name, dir string, env, packages []string, flags ...string) part {
-	command := append([]string{"go", "test", "-json", "-trimpath", "-tags=grpcnotrace", "-vet=off"}, flags...)
+	// One package more than there are cores, because tests wait for a fifth of their time.
+	parallel := fmt.Sprintf("-p=%d", runtime.GOMAXPROCS(0)+1)
+	command := append([]string{"go", "test", "-json", "-trimpath", "-tags=grpcnotrace", "-vet=off", parallel}, flags...)
 	return part{name: name, dir: dir, env: env, command: append(command, packages...), json: true}
 }

@@ -17,9 +17,9 @@ const (
 	Soak = "soak"     // hours of the tests in Slices
 )
 
-// processes are the folders of the root module whose tests start API servers, NATS servers and
-// routers, and mostly wait for them.
-var processes = []string{"test/chaos", "test/docs", "test/e2e", "test/fleet", "test/image", "test/natstest", "test/sandboxtest"}
+// ProcessFolders are the folders of the root module whose tests start API servers, NATS servers and
+// routers, and mostly wait for them. Those that take the longest are the first ones.
+var ProcessFolders = []string{"test/fleet", "test/e2e", "test/chaos", "test/image", "test/sandboxtest", "test/docs", "test/natstest"}
 
 // ProcessModules are the modules of the same kind: they build Kubernetes, Sigstore, images and the
 // programs of the measurements.
@@ -71,7 +71,7 @@ var Slices = []Slice{
 }
 
 // Processes reports whether the tests of a folder of the root module belong to make e2e.
-func Processes(folder string) bool { return slices.Contains(processes, folder) }
+func Processes(folder string) bool { return slices.Contains(ProcessFolders, folder) }
 
 // withoutRace are folders, with those below them, in which the race detector finds nothing: nothing
 // there is concurrent (the meter, expressions), or pkg/plugins/wasm has the same concurrency (the
