@@ -35,11 +35,12 @@ type repository struct {
 type pkg struct {
 	folder  string
 	imports []string // also those of its tests
+	less    bool     // some of its tests do nothing, or less, with the race detector
 }
 
 // read asks the go command for the packages, and looks for modules.
 func read(root string) (*repository, error) {
-	cmd := exec.Command("go", "list", "-json=ImportPath,Module,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles", "./...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Module,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles", "./...")
 	cmd.Dir = root
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -50,7 +51,7 @@ func read(root string) (*repository, error) {
 	r := &repository{}
 	for d := json.NewDecoder(bytes.NewReader(list)); ; {
 		var p struct {
-			ImportPath                         string
+			ImportPath, Dir                    string
 			Module                             struct{ Path string }
 			Imports, TestImports, XTestImports []string
 			TestGoFiles, XTestGoFiles          []string
@@ -62,15 +63,31 @@ func read(root string) (*repository, error) {
 		if err != nil {
 			return nil, fmt.Errorf("go list: %w", err)
 		}
-		if len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 {
+		if files := slices.Concat(p.TestGoFiles, p.XTestGoFiles); len(files) > 0 {
+			less, err := mention(p.Dir, files, "effort.Race")
+			if err != nil {
+				return nil, err
+			}
 			r.packages = append(r.packages, pkg{
 				strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, p.Module.Path), "/"),
 				slices.Concat(p.Imports, p.TestImports, p.XTestImports),
+				less,
 			})
 		}
 	}
 	r.modules, err = modules(root)
 	return r, err
+}
+
+// mention reports whether one of the files of a folder has a word.
+func mention(dir string, files []string, word string) (bool, error) {
+	for _, f := range files {
+		text, err := os.ReadFile(filepath.Join(dir, f))
+		if err != nil || bytes.Contains(text, []byte(word)) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // modules returns the folders of the modules below the root that have tests.
@@ -126,9 +143,9 @@ func (r *repository) parts(target string, names []string) ([]part, error) {
 	case targets.All:
 		full := []string{"EFFORT=full"}
 		rest := r.folders(func(p pkg) bool {
-			return !targets.Processes(p.folder) && !targets.Raced(targets.All, p.folder, p.imports)
+			return !targets.Processes(p.folder) && (p.less || !targets.Raced(targets.All, p.folder, p.imports))
 		})
-		parts := []part{goTest("packages without concurrency", ".", append(full, plain...), rest, "-shuffle=on", "-timeout=60m")}
+		parts := []part{goTest("packages without concurrency, and those whose tests do less with the race detector", ".", append(full, plain...), rest, "-shuffle=on", "-timeout=60m")}
 		parts = append(append(append(parts, r.moduleParts(false)...), native()), r.race(targets.All, full))
 		return append(parts, r.e2e(full)...), nil
 	case targets.Soak:

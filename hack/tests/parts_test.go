@@ -11,15 +11,15 @@ import (
 	"github.com/deltarouter/deltarouter/test/targets"
 )
 
-// TestParts shows that make test has all packages that make e2e has not, each once, and that no
-// package of make race is missing in both.
+// TestParts shows that make test has all packages that make e2e has not, each once, and that make
+// test-all runs a package without the race detector, too, if its tests do less with it.
 func TestParts(t *testing.T) {
 	r := &repository{
 		packages: []pkg{
-			{"pkg/a", []string{"sync"}},
-			{"pkg/b", []string{"strings"}},
-			{"internal/expr/x", []string{"sync"}},
-			{"test/e2e", []string{"sync"}},
+			{"pkg/a", []string{"sync"}, true},
+			{"pkg/b", []string{"strings"}, false},
+			{"internal/expr/x", []string{"sync"}, false},
+			{"test/e2e", []string{"sync"}, false},
 		},
 		modules: []string{"sdk/go", "sandbox"},
 	}
@@ -41,7 +41,7 @@ func TestParts(t *testing.T) {
 		targets.Test: {"pkg/a of .", "pkg/b of .", "internal/expr/x of .", "test/e2e of .", "... of sdk/go"},
 		targets.Race: {"pkg/a of ."},
 		targets.E2E:  {"test/e2e of .", "... of sandbox"},
-		targets.All:  {"pkg/b of .", "internal/expr/x of .", "... of sdk/go", "pkg/a of .", "test/e2e of .", "... of sandbox"},
+		targets.All:  {"pkg/a of .", "pkg/b of .", "internal/expr/x of .", "... of sdk/go", "pkg/a of .", "test/e2e of .", "... of sandbox"},
 	} {
 		if got := folders(target); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", target, got, want)
