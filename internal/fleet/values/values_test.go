@@ -44,8 +44,17 @@ func connect(t *testing.T, urls []string, replicas int) *fleet.Conn {
 	conn := join(t, urls, replicas)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	must.Succeed(t, conn.Ensure(ctx))
-	return conn
+	for {
+		// Servers that connect to each other can lose an answer. Without a deadline a request takes
+		// 5 s at most; the leader of a fleet tries again then, too.
+		err := conn.Ensure(context.WithoutCancel(ctx))
+		if err == nil {
+			return conn
+		}
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+	}
 }
 
 // join connects a process that uses the bucket of the leader.
