@@ -187,6 +187,11 @@ func TestStreamDeleted(t *testing.T) {
 	must.Succeed(t, err)
 	db, shipper := leader.db, leader.shipper
 	leader.start(func(ctx context.Context) error { return shipper.Run(ctx, db, publisher, before) })
+	eventually(t, "the shipper runs again", func() bool { // before that Flush fails
+		shipper.mu.Lock()
+		defer shipper.mu.Unlock()
+		return shipper.phase == running
+	})
 	leader.write(3, 10)
 	same(t, leader, standby)
 }
