@@ -120,6 +120,10 @@ func modules(root string) (dirs []string, err error) {
 	return dirs, err
 }
 
+// oneMore runs the tests of one package more than there are cores: they wait for a fifth of their
+// time. Those of make e2e run several tests of a package at a time already.
+var oneMore = fmt.Sprintf("-p=%d", runtime.GOMAXPROCS(0)+1)
+
 // plain is the environment of the build of the router, whose cached packages the tests use.
 var plain = []string{"CGO_ENABLED=0"}
 
@@ -134,7 +138,7 @@ func (r *repository) parts(target string, names []string) ([]part, error) {
 	switch target {
 	case targets.Test:
 		all := r.folders(func(p pkg) bool { return !targets.Processes(p.folder) })
-		parts := []part{goTest("packages", ".", plain, all, "-timeout=15m"), smoke()}
+		parts := []part{goTest("packages", ".", plain, all, oneMore, "-timeout=15m"), smoke()}
 		return append(append(parts, r.moduleParts(false)...), native()), nil
 	case targets.Race:
 		return []part{r.race(targets.Race, nil)}, nil
@@ -145,7 +149,7 @@ func (r *repository) parts(target string, names []string) ([]part, error) {
 		rest := r.folders(func(p pkg) bool {
 			return !targets.Processes(p.folder) && (p.less || !targets.Raced(targets.All, p.folder, p.imports))
 		})
-		parts := []part{goTest("packages without concurrency, and those whose tests do less with the race detector", ".", append(full, plain...), rest, "-shuffle=on", "-timeout=60m")}
+		parts := []part{goTest("packages without concurrency, and those whose tests do less with the race detector", ".", append(full, plain...), rest, oneMore, "-shuffle=on", "-timeout=60m")}
 		parts = append(append(append(parts, r.moduleParts(false)...), native()), r.race(targets.All, full))
 		return append(parts, r.e2e(full)...), nil
 	case targets.Soak:
@@ -170,7 +174,7 @@ var withRace = []string{"CGO_ENABLED=1", "GORACE=atexit_sleep_ms=0"}
 
 func (r *repository) race(target string, env []string) part {
 	raced := r.folders(func(p pkg) bool { return targets.Raced(target, p.folder, p.imports) })
-	return goTest("packages with concurrency, race detector", ".", slices.Concat(withRace, env), raced, "-race", "-shuffle=on", "-timeout=60m")
+	return goTest("packages with concurrency, race detector", ".", slices.Concat(withRace, env), raced, oneMore, "-race", "-shuffle=on", "-timeout=60m")
 }
 
 // checkCompiler returns an error if the race detector cannot be used: cgo needs a C compiler with
@@ -254,8 +258,6 @@ func native() part {
 }
 
 func goTest(name, dir string, env, packages []string, flags ...string) part {
-	// One package more than there are cores, because tests wait for a fifth of their time.
-	parallel := fmt.Sprintf("-p=%d", runtime.GOMAXPROCS(0)+1)
-	command := append([]string{"go", "test", "-json", "-trimpath", "-tags=grpcnotrace", "-vet=off", parallel}, flags...)
+	command := append([]string{"go", "test", "-json", "-trimpath", "-tags=grpcnotrace", "-vet=off"}, flags...)
 	return part{name: name, dir: dir, env: env, command: append(command, packages...), json: true}
 }
