@@ -23,6 +23,15 @@ func TestRounds(t *testing.T) {
 	}
 }
 
+func TestLevels(t *testing.T) {
+	for text, want := range map[string]Level{"": Fast, "fast": Fast, "full": Full, "soak": Soak} {
+		t.Setenv(variable, text)
+		if got := Current(); got != want {
+			t.Errorf("%s=%q: level %d, want %d", variable, text, got, want)
+		}
+	}
+}
+
 func TestMisspelled(t *testing.T) {
 	if _, err := parse("Full"); err == nil || err.Error() != `EFFORT="Full" is none of fast, full and soak` {
 		t.Errorf("got %v", err)

@@ -103,7 +103,7 @@ type fleetOf struct {
 }
 
 // configuration has a long lease: a partition whose lease was renewed too late, on a busy machine,
-// repeats its deltas, and several tests count them. The lease of a partition is a third of this one.
+// repeats its deltas, and several tests count them. The lease of a partition is a third of it.
 const configuration = `
 version: 1
 cluster: {name: test}

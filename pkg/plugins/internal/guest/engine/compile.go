@@ -40,12 +40,11 @@ func (e *Engine) compile(ctx context.Context) error {
 	if err := e.Protocol.CheckImports(e.Host, metered.Imports); err != nil {
 		return err
 	}
-	defer func() { // the compiled code replaces both texts
-		e.Module = nil
-		e.metered.Code, e.metered.Imports = nil, nil
-	}()
 	own := *metered
 	e.metered = &own
+	defer func() { // the compiled code replaces them
+		e.Module, e.metered.Code, e.metered.Imports = nil, nil, nil
+	}()
 	if e.Env.Cache != "" {
 		err := e.compileWith(ctx, codeCache{filepath.Join(e.Env.Cache, "wasm")})
 		if err == nil || ctx.Err() != nil {
@@ -68,8 +67,8 @@ func (e *Engine) meter() (*meter.Module, error) {
 	return e.Shared.metered, e.Shared.err
 }
 
-// Shared is the work for a module that many engines of a process have: it is metered once, and
-// compiled once while [plugins.Env].Cache does not keep it on disk. Both results stay in memory until
+// Shared has the metered and the compiled code of a module that several engines of a process use.
+// The compiled code is not here if [plugins.Env].Cache keeps it on disk. Both stay in memory until
 // the process ends. It is safe for concurrent use.
 type Shared struct {
 	code    wazero.CompilationCache

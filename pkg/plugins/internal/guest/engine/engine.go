@@ -27,8 +27,8 @@ type Settings struct {
 	Limits   limits.Limits
 	Host     *host.Host
 	Env      plugins.HandlerEnv
-	// Shared has the work of other engines for the same module and protocol. nil: there is none, and
-	// the last engine of this module that is closed frees its code.
+	// Shared has the code that other engines of the same module and protocol made. nil: the last
+	// engine of this module that is closed frees its code.
 	Shared *Shared
 }
 
