@@ -11,9 +11,6 @@ import (
 	"strings"
 )
 
-// maxLines bounds the length of a file.
-const maxLines = 500
-
 // file is one Go source file of the repository.
 type file struct {
 	dir  string // of the package, relative to the root, with slashes
@@ -101,9 +98,6 @@ var later = regexp.MustCompile(`(?m)^\s*_ = .*TODO`)
 
 func (f *file) checkHabits() []string {
 	var problems []string
-	if lines := strings.Count(string(f.src), "\n"); lines > maxLines {
-		problems = append(problems, fmt.Sprintf("%s/%s has %d lines, more than %d: split it by noun", f.dir, f.name, lines, maxLines))
-	}
 	for _, decl := range f.ast.Decls {
 		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
 			problems = append(problems, f.at(fn.Pos())+": no init functions: what exists is listed in cmd/router/components.go")

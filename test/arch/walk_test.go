@@ -68,3 +68,18 @@ func methodOf(f *ast.FuncDecl) string {
 	}
 	return receiver(f.Recv.List[0].Type) + "."
 }
+
+// receiver returns the name of the type of a method.
+func receiver(e ast.Expr) string {
+	switch t := e.(type) {
+	case *ast.StarExpr:
+		return receiver(t.X)
+	case *ast.IndexExpr:
+		return receiver(t.X)
+	case *ast.IndexListExpr:
+		return receiver(t.X)
+	case *ast.Ident:
+		return t.Name
+	}
+	return "?"
+}
