@@ -101,6 +101,7 @@ generate: ## regenerate all generated files
 	go run ./cmd/router schema reference > docs/CONFIG.md
 	go run ./cmd/router crds > deploy/crds/crds.yaml
 	go test -count=1 -run 'TestGuarantees|TestArchitectureTables' ./test/arch -update
+	CGO_ENABLED=0 go run -trimpath ./test/spine -table
 	go run ./hack/diagram docs/img
 	go run ./hack/monitoring deploy/monitoring
 	CGO_ENABLED=0 go -C hack/chart run -trimpath .

@@ -4,7 +4,8 @@
 // router is idle.
 //
 //	go run ./test/spine          # prints the figures of the recording in testdata
-//	go run ./test/spine -w       # makes the recording again (a minute)
+//	go run ./test/spine -w       # makes the recording again (a minute), and the table from it
+//	go run ./test/spine -table   # makes the table of CONTRIBUTING.md again; `make generate` does it
 //
 // The recording is exact: the router is built with an overlay in which each function, method and
 // function literal of cmd/router, internal and pkg records that it begins and ends, with its
@@ -42,11 +43,12 @@ import (
 )
 
 func main() {
-	write := flag.Bool("w", false, "make the recording again")
+	write := flag.Bool("w", false, "make the recording again, and the table of CONTRIBUTING.md")
+	onlyTable := flag.Bool("table", false, "make the table of CONTRIBUTING.md again")
 	root := flag.String("root", ".", "folder of the repository")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *root, *write)
+	err := run(ctx, *root, *write, *onlyTable)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "spine:", err)
@@ -59,7 +61,7 @@ func recordingOf(root string) string {
 	return filepath.Join(root, "test", "spine", "testdata", "spine.txt")
 }
 
-func run(ctx context.Context, root string, write bool) error {
+func run(ctx context.Context, root string, write, onlyTable bool) error {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return err
@@ -75,6 +77,12 @@ func run(ctx context.Context, root string, write bool) error {
 	}
 	way, err := read(bytes.NewReader(text))
 	if err != nil {
+		return err
+	}
+	if write || onlyTable {
+		err = writeTable(root, way)
+	}
+	if err != nil || onlyTable {
 		return err
 	}
 	imports, err := importsOf(root)
@@ -106,4 +114,26 @@ func document(out io.Writer, way []goroutine, imports map[string]map[string]bool
 	report(out, way, imports)
 	fmt.Fprintln(out)
 	writeText(out, way)
+}
+
+// writeTable replaces the table of CONTRIBUTING.md.
+func writeTable(root string, way []goroutine) error {
+	docs, err := sentences(root)
+	if err != nil {
+		return err
+	}
+	rows, err := table(rowsOf(way), docs)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(root, "CONTRIBUTING.md")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	now, err := withTable(string(text), rows)
+	if err != nil || now == string(text) {
+		return err
+	}
+	return os.WriteFile(file, []byte(now), 0o644)
 }

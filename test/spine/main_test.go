@@ -157,6 +157,29 @@ func TestFigures(t *testing.T) {
 	}
 }
 
+func TestTable(t *testing.T) {
+	trees, err := read(strings.NewReader(way))
+	must.Succeed(t, err)
+	docs := map[string]string{"internal/router run": "", "internal/pipeline Take": "takes a batch", "pkg/plugins/webhook Write": "writes"}
+	got, err := table(rowsOf(trees), docs)
+	must.Succeed(t, err)
+	const want = "| goroutine | package | functions | effect of the first one |\n|---|---|---|---|\n" +
+		"| 1 | `internal/router` | `run` | – |\n| 1 | `internal/pipeline` | `Take` | takes a batch |\n| 1 | `pkg/plugins/webhook` | `Write` | writes |\n"
+	if got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+	if _, err := table(rowsOf(trees), map[string]string{}); err == nil {
+		t.Error("a function that does not exist is no mistake")
+	}
+	const before, after = "head\n" + tableBegins, tableEnds + "tail\n"
+	if text, err := withTable(before+"old\n"+after, want); err != nil || text != before+"\n"+want+"\n"+after {
+		t.Errorf("got %q, %v", text, err)
+	}
+	if _, err := withTable("head\n", want); err == nil {
+		t.Error("a text without the lines of the table is no mistake")
+	}
+}
+
 // TestMistakes shows that other text is no recording.
 func TestMistakes(t *testing.T) {
 	for _, text := range []string{"goroutine 1\n+ x\n", "goroutine 1\n+ x y ×z\n", "goroutine 1\n    + x y\n"} {
