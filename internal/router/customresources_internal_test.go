@@ -256,7 +256,7 @@ func TestObjectsInState(t *testing.T) {
 	must.Succeed(t, err)
 	must.Succeed(t, os.WriteFile(file, text, 0o600))
 	for _, run := range []string{"the first start", "the second start"} {
-		r, err := open(t.Context(), opts)
+		r, err := start(t, opts)
 		must.Succeed(t, err)
 		var names []string
 		for _, p := range r.Set.Plan.Routes {
@@ -271,16 +271,24 @@ func TestObjectsInState(t *testing.T) {
 			t.Errorf("%s: the file of an earlier version is still there: %v", run, err)
 		}
 	}
-	r, err := open(t.Context(), opts)
+	r, err := start(t, opts)
 	must.Succeed(t, err)
 	r.saveObjects(nil)
 	must.Succeed(t, r.Close(t.Context()))
-	r, err = open(t.Context(), opts)
+	r, err = start(t, opts)
 	must.Succeed(t, err)
 	if len(r.Set.Plan.Routes) != 0 {
 		t.Errorf("deleted objects run: %d", len(r.Set.Plan.Routes))
 	}
 	must.Succeed(t, r.Close(t.Context()))
+}
+
+// start opens a router, which does not run.
+func start(t *testing.T, opts Options) (*router, error) {
+	t.Helper()
+	first, err := read(t.Context(), opts)
+	must.Succeed(t, err)
+	return begin(t.Context(), opts, first)
 }
 
 // TestFailedStart shows that a start that fails releases the state folder.
@@ -296,7 +304,7 @@ func TestFailedStart(t *testing.T) {
 		if !c.cluster {
 			must.Succeed(t, os.Remove(filepath.Join(filepath.Dir(opts.Config), "kubeconfig")))
 		}
-		_, err := open(t.Context(), opts)
+		_, err := start(t, opts)
 		if err == nil {
 			t.Fatalf("%s: it starts", c.name)
 		}

@@ -40,11 +40,6 @@ type member struct {
 	starts  *probes                 // until the first standby has its own
 }
 
-// inFleetError says that the router is in a fleet, so that it opens nothing before it is elected.
-type inFleetError struct{ cfg *config.Config }
-
-func (*inFleetError) Error() string { return "the router is in a fleet" }
-
 // fleetOf returns the configuration if it has a fleet; nil: it has none, or has mistakes.
 func fleetOf(opts Options) *config.Config {
 	cfg, problems := config.Load(opts.Config, opts.Components.Policy)
@@ -194,7 +189,11 @@ func (m *member) lead(ctx context.Context, t *term) error {
 	begun := time.Now()
 	opts := m.opts
 	opts.term = t
-	r, err := begin(ctx, opts)
+	var r *router
+	first, err := read(ctx, opts)
+	if err == nil {
+		r, err = begin(ctx, opts, first)
+	}
 	if err == nil {
 		m.roster.Show(func() roster.Member {
 			return roster.Member{Role: roster.Leader, Version: opts.Version, Config: r.objects.Load().Config().Hash, Since: begun}

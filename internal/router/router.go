@@ -73,12 +73,18 @@ type Dependencies struct {
 func Run(ctx context.Context, opts Options) error {
 	restore := informer.QuietKlog(opts.Log)
 	defer restore()
-	r, err := begin(ctx, opts)
+	// The configuration decides about the role: a member of a fleet opens nothing before it is
+	// elected.
+	first, err := read(ctx, opts)
+	if err == nil && first.inFleet() {
+		return runMember(ctx, opts, first.cfg)
+	}
+	var r *router
+	if err == nil {
+		r, err = begin(ctx, opts, first)
+	}
 	var problems config.Problems
-	var fleet *inFleetError
 	switch {
-	case errors.As(err, &fleet):
-		return runMember(ctx, opts, fleet.cfg)
 	case err == nil:
 		r.logStart()
 		return r.run(ctx)
@@ -87,6 +93,30 @@ func Run(ctx context.Context, opts Options) error {
 		return nil
 	}
 	return err
+}
+
+// reading is the configuration as the start reads it, before anything is opened.
+type reading struct {
+	file     *watchedFile   // from before, so that a later change is noticed
+	cfg      *config.Config // nil: it cannot be read
+	mistakes config.Problems
+}
+
+// read reads the configuration. The error is that of a read that hangs while ctx is done.
+func read(ctx context.Context, opts Options) (*reading, error) {
+	return unlessHung(ctx, func() (*reading, error) {
+		in := &reading{file: newWatchedFile(opts.Config)}
+		if in.cfg, in.mistakes = config.Load(opts.Config, opts.Components.Policy); in.cfg != nil {
+			in.file.include(in.cfg.Included())
+			in.file.remember()
+		}
+		return in, nil
+	}, func(*reading) {})
+}
+
+// inFleet reports whether the configuration has a fleet and no mistakes.
+func (in *reading) inFleet() bool {
+	return in.cfg != nil && in.cfg.Fleet != nil && len(in.mistakes) == 0
 }
 
 // env returns the dependencies of an engine by the options.
@@ -101,58 +131,57 @@ func (o Options) env() *engine.Env {
 	}
 }
 
-// begin calls open. If ctx is done while open hangs, as on a disk that does not answer, begin
-// returns without it.
-func begin(ctx context.Context, opts Options) (*router, error) {
+// begin calls open, but returns without it if ctx is done while open hangs.
+func begin(ctx context.Context, opts Options, in *reading) (*router, error) {
+	return unlessHung(ctx, func() (*router, error) { return open(ctx, opts, in) }, func(late *router) {
+		if late != nil {
+			_ = late.Close(ctx) // the start was abandoned
+		}
+	})
+}
+
+// unlessHung calls a step of the start. If ctx is done while the step hangs, as on a disk that does
+// not answer, unlessHung returns an error, and abandon gets the late result.
+func unlessHung[T any](ctx context.Context, step func() (T, error), abandon func(late T)) (T, error) {
 	type result struct {
-		r   *router
-		err error
+		value T
+		err   error
 	}
 	done := make(chan result, 1)
 	go func() {
-		r, err := open(ctx, opts)
-		done <- result{r, err}
+		value, err := step()
+		done <- result{value, err}
 	}()
 	select {
-	case begun := <-done:
-		return begun.r, begun.err
+	case r := <-done:
+		return r.value, r.err
 	case <-ctx.Done():
 	}
 	timeout := time.NewTimer(engine.CloseTimeout)
 	defer timeout.Stop()
 	select {
-	case begun := <-done:
-		return begun.r, begun.err
+	case r := <-done:
+		return r.value, r.err
 	case <-timeout.C:
 	}
-	go func() {
-		if late := <-done; late.r != nil {
-			_ = late.r.Close(ctx) // the start was abandoned
-		}
-	}()
-	return nil, fmt.Errorf("the start did not end within %s: %w", engine.CloseTimeout, ctx.Err())
+	go func() { abandon((<-done).value) }()
+	var none T
+	return none, fmt.Errorf("the start did not end within %s: %w", engine.CloseTimeout, ctx.Err())
 }
 
-// open reads the configuration and opens everything, the probes first. On an error the router is
-// nil and everything is closed.
-func open(ctx context.Context, opts Options) (_ *router, err error) {
-	// Before it is read, so that a change while the router is being opened is noticed.
-	file := newWatchedFile(opts.Config)
+// open opens everything of a configuration, the probes first. On an error the router is nil and
+// everything is closed.
+func open(ctx context.Context, opts Options, first *reading) (_ *router, err error) {
 	in := inputOf(opts)
 	in.Expressions = new(compile.Expressions)
 	env := opts.env()
 	var early *probes
 	var objects objectRoutes
 	var saved *state.State
-	if cfg, mistakes := config.Load(opts.Config, opts.Components.Policy); cfg != nil {
-		if cfg.Fleet != nil && opts.term == nil && len(mistakes) == 0 {
-			return nil, &inFleetError{cfg}
-		}
-		if len(mistakes) == 0 {
+	if cfg := first.cfg; cfg != nil {
+		if len(first.mistakes) == 0 {
 			early = startProbes(ctx, cfg, env.Metrics, &opts)
 		}
-		file.include(cfg.Included())
-		file.remember()
 		in.Unfit = leavesOut(cfg)
 		saved = objects.restore(&in, cfg, opts)
 	}
@@ -184,11 +213,11 @@ func open(ctx context.Context, opts Options) (_ *router, err error) {
 	r.Taps, r.letters = inspect.NewTaps(r.objects), inspect.NewDeadLetters(r.objects, r.Metrics, r.Log)
 	r.State = saved
 	r.fromObjects.given, r.fromObjects.saved, r.fromObjects.old = objects.given, objects.saved, objects.old
-	r.reloads.asked, r.reloads.ended, r.reloads.file = make(chan chan<- error), make(chan struct{}), file
+	r.reloads.asked, r.reloads.ended, r.reloads.file = make(chan chan<- error), make(chan struct{}), first.file
 	r.Metrics.ConfigHash.WithLabelValues(p.Config.Hash).Set(1)
 	r.reportIncludes()
 	r.unfit.report(r.Set.Plan.Unfit, r.Metrics, r.Log)
-	file.include(p.Config.Included())
+	first.file.include(p.Config.Included())
 	// Opening may end because of ctx: that is a stop.
 	if err := r.open(ctx); err != nil {
 		err = errors.Join(err, r.Close(ctx))
