@@ -104,7 +104,7 @@ func (p protocol) Begin(ctx context.Context) context.Context {
 
 // Attach implements [engine.Protocol]. It starts the runtime of the language, as the hosts of
 // Extism do; the engine has called _initialize.
-func (p protocol) Attach(ctx context.Context, in *engine.Instance) (host.Session, error) {
+func (p protocol) Attach(ctx context.Context, in *engine.Instance) (engine.Session, error) {
 	s := sessionOf(ctx)
 	if s == nil {
 		return nil, errNoSession

@@ -55,7 +55,7 @@ type recorder struct {
 }
 
 // Attach implements [engine.Protocol].
-func (r recorder) Attach(ctx context.Context, in *engine.Instance) (host.Session, error) {
+func (r recorder) Attach(ctx context.Context, in *engine.Instance) (engine.Session, error) {
 	s, err := r.protocol.Attach(ctx, in)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ type recorded struct {
 	outputs *[]string
 }
 
-// Handle implements [host.Session].
+// Handle implements [engine.Session].
 func (r recorded) Handle(ctx context.Context, batch []*event.Delta, size int) ([]plugins.Result, error) {
 	results, err := r.session.Handle(ctx, batch, size)
 	if err == nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // session passes deltas to one instance, and is the state of its host functions. It implements
-// [host.Session] and [engine.Holder].
+// [engine.Session] and [engine.Holder].
 type session struct {
 	in       *engine.Instance // nil: it starts
 	function api.Function
@@ -77,7 +77,7 @@ func (s *session) reset() {
 	s.input, s.output, s.failed, s.failure = span{}, span{}, 0, ""
 }
 
-// Handle implements [host.Session].
+// Handle implements [engine.Session].
 func (s *session) Handle(ctx context.Context, batch []*event.Delta, _ int) ([]plugins.Result, error) {
 	ctx = s.within(ctx)
 	s.debug = s.in.Settings().Env.Log.Enabled(ctx, slog.LevelDebug)

@@ -24,7 +24,7 @@ import (
 //go:embed prelude.js
 var prelude string
 
-// session passes deltas to the handler in one instance. It implements [host.Session] and
+// session passes deltas to the handler in one instance. It implements [engine.Session] and
 // [engine.Reviver].
 type session struct {
 	vm      *vm
@@ -46,7 +46,7 @@ type session struct {
 var _ engine.Reviver = (*session)(nil)
 
 // Attach implements [engine.Protocol]: it starts the engine, and evaluates the code of the handler.
-func (p protocol) Attach(ctx context.Context, in *engine.Instance) (host.Session, error) {
+func (p protocol) Attach(ctx context.Context, in *engine.Instance) (engine.Session, error) {
 	settings := in.Settings()
 	s := &session{vm: newVM(in.Module()), code: p.code, limits: &settings.Limits, fresh: p.fresh, large: p.large}
 	s.vm.explain = in.Explain
@@ -168,7 +168,7 @@ func (s *session) Revive() bool {
 	return s.vm.memory.Write(0, s.image)
 }
 
-// Handle implements [host.Session].
+// Handle implements [engine.Session].
 func (s *session) Handle(ctx context.Context, batch []*event.Delta, _ int) ([]plugins.Result, error) {
 	ctx = context.WithValue(ctx, withinKey{}, s.within)
 	services, _ := host.ServicesOf(ctx)

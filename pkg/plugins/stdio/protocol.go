@@ -56,7 +56,7 @@ func (protocol) Hint(_ wazero.CompiledModule, err error) error { return err }
 
 // Attach implements [engine.Protocol]: it starts the command, and returns when the command asks for
 // its first delta.
-func (protocol) Attach(ctx context.Context, in *engine.Instance) (host.Session, error) {
+func (protocol) Attach(ctx context.Context, in *engine.Instance) (engine.Session, error) {
 	s := newSession(in) //nolint:contextcheck // resume passes it
 	if s.resume(ctx) {
 		return s, nil

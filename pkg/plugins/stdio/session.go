@@ -82,7 +82,7 @@ func (s *session) failure() error {
 	return s.explain(s.err)
 }
 
-// Handle implements [host.Session]. A batch has one delta.
+// Handle implements [engine.Session]. A batch has one delta.
 func (s *session) Handle(ctx context.Context, batch []*event.Delta, _ int) ([]plugins.Result, error) {
 	results := make([]plugins.Result, 0, len(batch))
 	for _, d := range batch {

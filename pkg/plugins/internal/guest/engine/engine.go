@@ -13,6 +13,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/deltarouter/deltarouter/internal/meter"
+	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/host"
@@ -191,9 +192,17 @@ type Protocol interface {
 	// Check returns an error if a module does not implement the protocol.
 	Check(module wazero.CompiledModule) error
 	// Attach prepares a new instance for batches.
-	Attach(ctx context.Context, in *Instance) (host.Session, error)
+	Attach(ctx context.Context, in *Instance) (Session, error)
 	// Hint adds the probable cause to the error of a first start.
 	Hint(module wazero.CompiledModule, err error) error
+}
+
+// Session is a guest that handles batches.
+type Session interface {
+	// Handle passes a batch, with a maximum size in bytes, to the guest. It returns one result per
+	// delta, or none if every delta is ok. After an error other than [abi.ErrTooMuch] the state of
+	// the instance is undefined.
+	Handle(ctx context.Context, batch []*event.Delta, size int) ([]plugins.Result, error)
 }
 
 // Starter is a [Protocol] whose functions need a state before [Protocol.Attach].
@@ -202,20 +211,20 @@ type Starter interface {
 	Begin(ctx context.Context) context.Context
 }
 
-// Holder is a [host.Session] that has memory beside that of its guest.
+// Holder is a [Session] that has memory beside that of its guest.
 type Holder interface {
 	// Held returns its size in bytes.
 	Held() uint64
 }
 
-// Reviver is a [host.Session] that can repair its instance.
+// Reviver is a [Session] that can repair its instance.
 type Reviver interface {
 	// Revive gives the instance the state that it had after its start. It returns false if that is
 	// not possible, and the instance must be replaced.
 	Revive() bool
 }
 
-// Process is a [host.Session] of a command: its guest runs on from one call to the next, and may
+// Process is a [Session] of a command: its guest runs on from one call to the next, and may
 // end by itself.
 type Process interface {
 	// Ended reports whether the guest has ended, which need not be an error.

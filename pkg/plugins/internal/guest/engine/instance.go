@@ -28,7 +28,7 @@ const (
 
 // Instance is one guest with its own memory. One goroutine uses it at a time.
 type Instance struct {
-	session host.Session
+	session Session
 
 	engine *Engine
 	scope  *host.Scope // the state of its host functions
@@ -110,19 +110,6 @@ func (in *Instance) unpaid() error {
 	return nil
 }
 
-// payer is the session of an instance whose calls fail if they were not paid.
-type payer Instance
-
-// Handle implements [host.Session].
-func (p *payer) Handle(ctx context.Context, batch []*event.Delta, size int) ([]plugins.Result, error) {
-	in := (*Instance)(p)
-	results, err := in.session.Handle(ctx, batch, size)
-	if err == nil {
-		err = in.unpaid()
-	}
-	return results, err
-}
-
 // arm enables the pauses of an instance. No code of the guest has run before.
 func (in *Instance) arm(ctx context.Context) error {
 	if name := in.engine.metered.Arm; name != "" {
@@ -136,7 +123,7 @@ func (in *Instance) arm(ctx context.Context) error {
 // Handle passes a batch to the instance. If usable is false, the caller must close the instance: it
 // has trapped, exited or given a malformed answer, or it is worn out.
 func (in *Instance) Handle(ctx context.Context, batch []*event.Delta, size int) (results []plugins.Result, usable bool, err error) {
-	results, err = in.scope.Handle(ctx, batch, size, (*payer)(in))
+	results, err = in.call(ctx, batch, size)
 	in.engine.fuel.Add(float64(in.scope.Used()))
 	in.calls++
 	in.measure()
@@ -150,6 +137,18 @@ func (in *Instance) Handle(ctx context.Context, batch []*event.Delta, size int) 
 		usable = false
 	}
 	return results, usable && !in.worn(), err
+}
+
+// call passes a batch to the session, between the beginning and the end of a call of the host. A
+// guest that has used more fuel than it had fails even if it has answered.
+func (in *Instance) call(ctx context.Context, batch []*event.Delta, size int) ([]plugins.Result, error) {
+	ctx = in.scope.Begin(ctx, batch, size)
+	defer in.scope.End()
+	results, err := in.session.Handle(ctx, batch, size)
+	if err == nil {
+		err = in.unpaid()
+	}
+	return in.scope.Conclude(results, err)
 }
 
 // revive repairs an instance after an error, if its protocol can.

@@ -100,7 +100,7 @@ type v1Session struct {
 }
 
 // Attach implements [Protocol].
-func (V1) Attach(ctx context.Context, in *Instance) (host.Session, error) {
+func (V1) Attach(ctx context.Context, in *Instance) (Session, error) {
 	m := in.module
 	s := &v1Session{
 		in: in, memory: m.Memory(),
@@ -139,7 +139,7 @@ func (s *v1Session) init(ctx context.Context, init api.Function) error {
 	return nil
 }
 
-// Handle implements [host.Session].
+// Handle implements [Session].
 func (s *v1Session) Handle(ctx context.Context, batch []*event.Delta, size int) ([]plugins.Result, error) {
 	buf, err := s.reserve(ctx, size)
 	if err != nil {

@@ -173,7 +173,7 @@ func (s *Scope) Start(ctx context.Context) context.Context {
 	return s.begin(ctx, nil, s.limits.InitTimeout)
 }
 
-// Commit applies the writes of a start, or of a call after [Scope.Handle].
+// Commit applies the writes of a start, or of a call after [Scope.Conclude].
 func (s *Scope) Commit() error {
 	if err := s.overlay.Commit(); err != nil {
 		return fmt.Errorf("the values of the guest cannot be stored: %w", err)
@@ -188,21 +188,19 @@ func (s *Scope) Finish(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Session is a guest that handles batches.
-type Session interface {
-	// Handle passes a batch, with a maximum size in bytes, to the guest. It returns one result per
-	// delta, or none if every delta is ok. After an error other than [abi.ErrTooMuch] the state of
-	// the instance is undefined.
-	Handle(ctx context.Context, batch []*event.Delta, size int) ([]plugins.Result, error)
-}
-
-// Handle passes a batch to a session. The effects of the guest are kept only if that succeeds.
-func (s *Scope) Handle(ctx context.Context, batch []*event.Delta, size int, to Session) ([]plugins.Result, error) {
+// Begin begins a call of the guest with a batch of a maximum size in bytes. It ends with Conclude and
+// then End.
+func (s *Scope) Begin(ctx context.Context, batch []*event.Delta, size int) context.Context {
 	ctx = s.begin(ctx, batch, s.limits.Timeout)
 	s.answers.begin(&s.clock, batch, size)
 	s.tank.fill(int64(s.limits.Fuel))
-	defer s.End()
-	results, err := to.Handle(ctx, batch, size)
+	return ctx
+}
+
+// Conclude takes the answer of the guest to the batch, one result per delta, or none if every delta
+// is ok. It returns the results with the effects of the guest: these are kept only if the call
+// succeeds.
+func (s *Scope) Conclude(results []plugins.Result, err error) ([]plugins.Result, error) {
 	s.answered = err == nil
 	switch {
 	case s.unanswered != nil:
@@ -213,14 +211,14 @@ func (s *Scope) Handle(ctx context.Context, batch []*event.Delta, size int, to S
 		return nil, fmt.Errorf("%w: more than %d bytes were emitted (limits.output)", abi.ErrTooMuch, s.limits.Output)
 	}
 	if results == nil && len(s.emitted) > 0 {
-		results = make([]plugins.Result, len(batch))
+		results = make([]plugins.Result, len(s.batch))
 	}
 	s.addEmitted(results)
 	for i := range results {
 		s.excuse(&results[i])
 	}
 	if undone := s.undone(results); undone > 0 && s.overlay.End() {
-		if undone < len(batch) {
+		if undone < len(s.batch) {
 			return results, ErrMixed
 		}
 		return results, nil // without its writes
