@@ -262,10 +262,6 @@ func (f *Factory) age(ctx context.Context) {
 	}
 }
 
-func (f *Factory) admit(ctx context.Context, d *event.Delta) (event.Admission, error) {
-	return f.cfg.Downstream.Admit(ctx, d)
-}
-
 // Dirty hands over the changes of all watches at one moment, see [Watch.Dirty]. It calls also while
 // it holds all watches, so that the state that also collects (the backlogs of the routes) agrees
 // with the returned changes. also must not call a Watch.

@@ -72,7 +72,7 @@ func (f *Factory) newWatch(spec Spec, store Cache, epoch int, among []*Watch) *W
 	inquiry := reflector.NewInquiry(reflected)
 	w.keeping.inquiry = inquiry
 	w.applier = apply.New(apply.Config{
-		Watch: w.name, Log: f.cfg.Log, Clock: f.cfg.Clock, Admit: f.admit, TakesInitial: f.cfg.TakesInitial,
+		Watch: w.name, Log: f.cfg.Log, Clock: f.cfg.Clock, Downstream: f.cfg.Downstream, TakesInitial: f.cfg.TakesInitial,
 		IdentityOnly: spec.identityOnly(), Common: w.common(), Selective: spec.filtered(), Selects: w.selection, Within: within, Late: late,
 		State: w.state, Sources: w.sources, Health: w.health, Plan: w.plan, Relists: w.relists, Inquiry: inquiry, Backoff: f.cfg.Backoff,
 	}, epoch)

@@ -15,15 +15,20 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/wire"
 )
 
-// Admit has the signature of the method of informer.Downstream.
+// Downstream is informer.Downstream.
+type Downstream interface {
+	Admit(ctx context.Context, d *event.Delta) (event.Admission, error)
+}
+
+// Admit has the signature of the method of [Downstream].
 type Admit func(ctx context.Context, d *event.Delta) (event.Admission, error)
 
 // Config has the dependencies of an [Applier].
 type Config struct {
-	Watch string // its name in logs
-	Log   *slog.Logger
-	Clock timer.Clock
-	Admit Admit
+	Watch      string // its name in logs
+	Log        *slog.Logger
+	Clock      timer.Clock
+	Downstream Downstream
 	// TakesInitial: see informer.Config.
 	TakesInitial func(source string) bool
 	// IdentityOnly: only the identity of an object is kept.
@@ -198,7 +203,7 @@ func (a *Applier) admit(ctx context.Context, s *Source, c change, seen time.Time
 	if c.initial {
 		transit.Epoch = a.epoch
 	}
-	admission, err := a.cfg.Admit(ctx, d)
+	admission, err := a.cfg.Downstream.Admit(ctx, d)
 	if err != nil {
 		if ctx.Err() != nil {
 			return false

@@ -27,9 +27,9 @@ type Round struct {
 	Done   Resynced
 }
 
-// NewRound returns a round of a source that begins now and uses the usual Admit.
+// NewRound returns a round of a source that begins now and uses the Admit of Downstream.
 func (a *Applier) NewRound(s *Source) *Round {
-	return &Round{Source: s, Began: a.cfg.Clock.Now(), Admit: a.cfg.Admit}
+	return &Round{Source: s, Began: a.cfg.Clock.Now(), Admit: a.cfg.Downstream.Admit}
 }
 
 // SyncAll emits every object that the cache has at this moment. The deltas take the turn of the
