@@ -15,26 +15,16 @@ func (l *lives) end(t *testing.T, stop func(), objects, kills int) {
 	t.Helper()
 	stop()
 	last := l.start(t)
-	final := len(l.ended)
+	l.arrived(t, len(l.ended), last)
 	l.ended = append(l.ended, life{router: last})
-	for _, route := range ledgerNames {
-		book, problem := l.history.book(t), ""
-		for n := range final {
-			take(l.delivered(route, n), book.seen, book.deleted)
-		}
-		routertest.Poll(t, "the last state on route "+route, func() bool {
-			problem = book.settled(l.delivered(route, final))
-			return problem == ""
-		})
-		if problem != "" {
-			t.Errorf("route %s: %s", route, problem)
-		}
-	}
 	if code := last.Stop(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	for _, route := range ledgerNames {
 		l.compare(t, route)
+	}
+	if n := routertest.Lists(t, l.s, "configmaps", l.ns); n != 1 {
+		t.Errorf("%d lists, want only that of the first start", n)
 	}
 	l.quiet(t)
 	if l.history.groups == 0 {
