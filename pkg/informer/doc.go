@@ -24,7 +24,7 @@
 //	w := f.Watch(spec, index.NewStore(…), informer.Source{Name: "pods", Resync: …}, …)
 //	w.Restore(informer.Restored{Applied: …, Objects: …}) // if the checkpoint has the watch
 //	f.Run(ctx)                                           // until ctx is done
-//	f.Dirty(also), f.Saved()                             // for each write of the checkpoint
+//	f.BeginCut().End(), f.Saved()                        // for each write of the checkpoint
 //	f.Statuses(), f.Status("pods"), f.Synced("pods")     // readiness
 //	restore := informer.QuietKlog(log)                   // client-go's logging, without objects
 //

@@ -24,6 +24,8 @@ type (
 	Cache = persist.Cache
 	// Changes are the changes of a watch between two calls of Dirty.
 	Changes = persist.Changes
+	// Cut holds watches at one moment. Its method End releases them and returns their changes.
+	Cut = persist.Cut
 	// Incarnation identifies one of the objects that have had the same name.
 	Incarnation = persist.Incarnation
 	// Restored is the saved state of a watch: the sum of its [Changes].
@@ -262,13 +264,13 @@ func (f *Factory) age(ctx context.Context) {
 	}
 }
 
-// Dirty hands over the changes of all watches at one moment, see [Watch.Dirty]. It calls also while
-// it holds all watches, so that the state that also collects (the backlogs of the routes) agrees
-// with the returned changes. also must not call a Watch.
-func (f *Factory) Dirty(also func()) []Changes {
+// BeginCut holds all watches between two deltas and takes their changes since the last cut, see
+// [Watch.Dirty]. State that is collected before [Cut.End] (the backlogs of the routes) agrees with
+// these changes. No Watch may be called until then.
+func (f *Factory) BeginCut() *Cut {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return persist.HandOver(statesOf(f.watches), also)
+	return persist.BeginCut(statesOf(f.watches))
 }
 
 // Saved calls [Watch.Saved] of each watch.

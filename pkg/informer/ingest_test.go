@@ -158,7 +158,7 @@ func ingest(b *testing.B, gate func(string, *event.Object) <-chan struct{}) {
 		for left := true; left; {
 			select {
 			case <-tick.C:
-				f.Dirty(func() {})
+				f.BeginCut().End()
 				f.Saved()
 			case <-down.done:
 				left = false

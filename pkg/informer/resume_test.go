@@ -302,7 +302,7 @@ func TestDirtyInList(t *testing.T) {
 	if cuts[1].Applied != "" || !cuts[1].Relisting || len(cuts[1].Put) != 1 {
 		t.Errorf("%+v", cuts[1])
 	}
-	all := r.factory.Dirty(func() {})
+	all := r.factory.BeginCut().End()
 	if c := all[0]; len(all) != 1 || c.Applied != "102" || c.Relisting || len(c.Put) != 1 {
 		t.Errorf("%+v", c)
 	}

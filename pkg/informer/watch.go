@@ -147,7 +147,7 @@ func (w *Watch) RestoreObject(o *event.Object) { w.state.RestoreObject(o) }
 // Dirty hands over the changes since the last call. They are not returned again: a caller that
 // fails to write them keeps them, and writes them before or together with the next ones. Without a
 // Gate no changes are collected.
-func (w *Watch) Dirty() Changes { return persist.HandOver([]*persist.State{w.state}, func() {})[0] }
+func (w *Watch) Dirty() Changes { return persist.BeginCut([]*persist.State{w.state}).End()[0] }
 
 // Saved says that everything Dirty has handed over so far is on disk. It is called after every
 // successful write, before the next Dirty.

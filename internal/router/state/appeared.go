@@ -3,6 +3,7 @@ package state
 import (
 	"sync"
 
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/compile"
 )
 
@@ -46,11 +47,14 @@ func (a *appeared) Introduce(routes []compile.Route) {
 	}
 }
 
-// takeIntroduced returns the ids of the routes of all calls of Introduce since the last call.
-func (a *appeared) takeIntroduced() []string {
+// Dirty implements participant: it returns an empty change of each route that was introduced since
+// the last call.
+func (a *appeared) Dirty() (routes []checkpoint.RouteCut) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	ids := a.routes
+	for _, id := range a.routes {
+		routes = append(routes, checkpoint.RouteCut{Name: id})
+	}
 	a.routes = nil
-	return ids
+	return routes
 }

@@ -126,11 +126,14 @@ func writeFormat(t *testing.T, dir string) {
 	secrets := checkpoint.WatchCut{ID: "secrets", Cluster: "cluster-2", Fed: "9", Relisting: true, Put: []*event.Object{secret}}
 	cut.Watches = append(cut.Watches, things, secrets)
 	about := &event.Delta{Source: "secrets", Op: event.Updated, Old: secret, New: secret, Seen: formatTime, Event: &event.Event{ID: "e", Data: []byte(`"` + formatSecret + `"`)}}
-	plain := routeOf(&cut, "plain")
-	plain.Put = append(plain.Put, checkpoint.Pending{ID: 1000, Delta: about, Closed: []string{"other"}, Attempts: 2, Unlimited: true})
-	plain.Rules = append(plain.Rules, checkpoint.RuleRecord{Kind: checkpoint.KindChange, Key: []byte{0, 0, 0, 0, 0, 0, 0, 7}, Value: checkpoint.EncodeDelta(about)},
-		checkpoint.RuleRecord{Kind: checkpoint.KindDue, Key: []byte("ns\x00bad-1\x00uid-bad-1"), Value: []byte{}})
-	routeOf(&cut, "stopped").Rules = []checkpoint.RuleRecord{{Kind: checkpoint.KindPause, Value: []byte("maxDeletes")}}
+	addRoute(&cut, checkpoint.RouteCut{
+		Name: "plain", Put: []checkpoint.Pending{{ID: 1000, Delta: about, Closed: []string{"other"}, Attempts: 2, Unlimited: true}},
+		Rules: []checkpoint.RuleRecord{
+			{Kind: checkpoint.KindChange, Key: []byte{0, 0, 0, 0, 0, 0, 0, 7}, Value: checkpoint.EncodeDelta(about)},
+			{Kind: checkpoint.KindDue, Key: []byte("ns\x00bad-1\x00uid-bad-1"), Value: []byte{}},
+		},
+	})
+	addRoute(&cut, checkpoint.RouteCut{Name: "stopped", Rules: []checkpoint.RuleRecord{{Kind: checkpoint.KindPause, Value: []byte("maxDeletes")}}})
 	must.Succeed(t, r.db.Write(cut))
 	must.Succeed(t, r.db.WriteIntents(map[string][]*event.Object{"things": {thing(t, "things", "new", "uid-new", "5")}, "secrets": {secret}}))
 	must.Succeed(t, r.Letters.Add(t.Context(), []checkpoint.Letter{

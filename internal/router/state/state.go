@@ -186,17 +186,14 @@ func (s *State) Restore(ctx context.Context, watches map[string]*informer.Watch,
 // one moment, and the writes of handlers until some time after it.
 func (s *State) Collect(at func()) checkpoint.Cut {
 	var cut checkpoint.Cut
-	changes := s.factory.Dirty(func() {
-		at()
-		cut.Routes = s.pipeline.Dirty()
-		for _, c := range s.watches.Dirty() {
-			of := routeOf(&cut, c.Name)
-			of.Rules = append(of.Rules, c.Rules...)
+	held := s.factory.BeginCut()
+	at()
+	for _, p := range []participant{s.pipeline, s.watches, &s.appeared} {
+		for _, c := range p.Dirty() {
+			addRoute(&cut, c)
 		}
-		for _, id := range s.takeIntroduced() {
-			routeOf(&cut, id)
-		}
-	})
+	}
+	changes := held.End()
 	cut.Cluster = clusterOf(changes)
 	for _, c := range changes {
 		begun := s.takeBegun(c.ID)
@@ -216,14 +213,22 @@ func (s *State) Collect(at func()) checkpoint.Cut {
 	return cut
 }
 
-// routeOf returns the part of a route in the cut, which is empty at first.
-func routeOf(cut *checkpoint.Cut, name string) *checkpoint.RouteCut {
-	i := slices.IndexFunc(cut.Routes, func(c checkpoint.RouteCut) bool { return c.Name == name })
+// participant has state of routes that is saved with that of the watches.
+type participant interface {
+	// Dirty returns the changes of each route since the last call. The cut locks of all watches are
+	// held.
+	Dirty() []checkpoint.RouteCut
+}
+
+// addRoute adds the changes of a route to the cut, in which another participant may have put some.
+func addRoute(cut *checkpoint.Cut, c checkpoint.RouteCut) {
+	i := slices.IndexFunc(cut.Routes, func(other checkpoint.RouteCut) bool { return other.Name == c.Name })
 	if i < 0 {
-		i = len(cut.Routes)
-		cut.Routes = append(cut.Routes, checkpoint.RouteCut{Name: name})
+		cut.Routes = append(cut.Routes, c)
+		return
 	}
-	return &cut.Routes[i]
+	of := &cut.Routes[i]
+	of.Put, of.Removed, of.Rules = append(of.Put, c.Put...), append(of.Removed, c.Removed...), append(of.Rules, c.Rules...)
 }
 
 // clusterOf returns the cluster that all watches agree on; empty: they differ, or one is unknown.

@@ -1,8 +1,6 @@
 package persist
 
 import (
-	"sync"
-
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -167,33 +165,43 @@ func Hold(states []*State) (release func()) {
 	}
 }
 
-// HandOver returns the changes of each state since the last call, all at one moment. It calls also
-// while it holds all states.
-func HandOver(states []*State, also func()) []Changes {
-	type taken struct {
-		changed map[event.Key]*event.Object
-		settled map[string]event.Key
-	}
-	all, sets := make([]Changes, len(states)), make([]taken, len(states))
-	release := sync.OnceFunc(Hold(states))
-	defer release()
-	for i, s := range states {
-		fed, relisting := s.Position.durable()
-		all[i] = Changes{ID: s.cfg.ID, Cluster: s.Position.cluster, Applied: fed, Reached: s.Position.reached(), Relisting: relisting, Kept: s.kept}
-		if s.dirty != nil {
-			sets[i].changed, sets[i].settled = s.dirty.handOver(&all[i])
-		}
-	}
-	also()
-	release()
-	for i := range all {
-		all[i].list(sets[i].changed, sets[i].settled)
-	}
-	return all
+// Cut holds the cut locks of some states at one moment, from [BeginCut] to End.
+type Cut struct {
+	release func()
+	changes []Changes
+	taken   []taken
 }
 
-// Saved says that everything handed over so far is on disk. It is called after every successful
-// write, before the next HandOver.
+// taken has what a state has changed, which is listed once the locks are released.
+type taken struct {
+	changed map[event.Key]*event.Object
+	settled map[string]event.Key
+}
+
+// BeginCut takes the cut locks, and the changes of each state since the last cut.
+func BeginCut(states []*State) *Cut {
+	c := &Cut{changes: make([]Changes, len(states)), taken: make([]taken, len(states)), release: Hold(states)}
+	for i, s := range states {
+		fed, relisting := s.Position.durable()
+		c.changes[i] = Changes{ID: s.cfg.ID, Cluster: s.Position.cluster, Applied: fed, Reached: s.Position.reached(), Relisting: relisting, Kept: s.kept}
+		if s.dirty != nil {
+			c.taken[i].changed, c.taken[i].settled = s.dirty.handOver(&c.changes[i])
+		}
+	}
+	return c
+}
+
+// End releases the cut locks and returns the changes. It is called once.
+func (c *Cut) End() []Changes {
+	c.release()
+	for i := range c.changes {
+		c.changes[i].list(c.taken[i].changed, c.taken[i].settled)
+	}
+	return c.changes
+}
+
+// Saved says that everything of the cuts so far is on disk. It is called after every successful
+// write, before the next cut.
 func (s *State) Saved() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
