@@ -135,10 +135,10 @@ type (
 	Deliver = spec.Deliver
 	// Overflow is [spec.Overflow].
 	Overflow = spec.Overflow
-	// Retry is [deliver.Retry].
-	Retry = deliver.Retry
-	// OnFailure is [deliver.OnFailure].
-	OnFailure = deliver.OnFailure
+	// Retry is [spec.Retry].
+	Retry = spec.Retry
+	// OnFailure is [spec.OnFailure].
+	OnFailure = spec.OnFailure
 	// DeadLetterer is [deliver.DeadLetterer].
 	DeadLetterer = deliver.DeadLetterer
 	// LogDeadLetters is [deliver.LogDeadLetters].
@@ -154,9 +154,9 @@ const (
 	Block      = spec.Block
 	DropOldest = spec.DropOldest
 
-	DeadLetter = deliver.DeadLetter
-	Drop       = deliver.Drop
-	Pause      = deliver.Pause
+	DeadLetter = spec.DeadLetter
+	Drop       = spec.Drop
+	Pause      = spec.Pause
 )
 
 // The state of a route, and the store of its backlog.

@@ -13,6 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/complaints"
 	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -71,9 +72,9 @@ func (r *fakeRoute) noted(name string) sinkFunc {
 }
 
 // run delivers one delta of each name to the sinks, and returns the entries.
-func (r *fakeRoute) run(t *testing.T, cfg deliver.Config, sinks []sinkFunc, objects ...string) []*queue.Entry {
+func (r *fakeRoute) run(t *testing.T, settings spec.Route, sinks []sinkFunc, objects ...string) []*queue.Entry {
 	t.Helper()
-	r.configure(&cfg, sinks)
+	cfg := r.configure(settings, sinks)
 	var q queue.Queue
 	for _, name := range objects {
 		o, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"`+name+`","uid":"u"}}`)
@@ -84,22 +85,24 @@ func (r *fakeRoute) run(t *testing.T, cfg deliver.Config, sinks []sinkFunc, obje
 		q.Place(e, e.Object(), r.Now())
 	}
 	batch := q.Take(len(objects), nil, nil)
-	r.pass(t, &cfg, batch)
+	r.pass(t, cfg, batch)
 	return batch
 }
 
-// configure sets the targets and counters of a configuration.
-func (r *fakeRoute) configure(cfg *deliver.Config, sinks []sinkFunc) {
-	count := func(string) deliver.Counter { return counter{} }
-	cfg.Route, cfg.ID, cfg.Count.Errors, cfg.Count.Handler = "r", "r", count, counter{}
+// configure returns a configuration with the sinks.
+func (r *fakeRoute) configure(settings spec.Route, sinks []sinkFunc) *deliver.Config {
+	settings.Name, settings.ID = "r", "r"
+	cfg := &deliver.Config{Config: &spec.Config{Route: settings}}
+	cfg.Count.Errors, cfg.Count.Handler = func(string) spec.Counter { return counter{} }, counter{}
 	for i, s := range sinks {
 		target := deliver.Target{Name: fmt.Sprintf("sink%d", i)}
 		if s != nil {
 			target.Sink = deliver.NewSink(target.Name, "", s, complaints.New(slog.New(slog.DiscardHandler)), timer.NewFake(r.Now()))
 		}
 		cfg.Targets = append(cfg.Targets, target)
-		cfg.Count.Events = append(cfg.Count.Events, deliver.EventCounters{Delivered: counter{}, Retried: counter{}, Rejected: counter{}})
+		cfg.Count.Events = append(cfg.Count.Events, spec.EventCounters{Delivered: counter{}, Retried: counter{}, Rejected: counter{}})
 	}
+	return cfg
 }
 
 // pass delivers a batch, as far as possible now.
@@ -130,16 +133,16 @@ func (r *fakeRoute) expect(t *testing.T, want ...string) {
 // batch.
 func TestReports(t *testing.T) {
 	r := &fakeRoute{}
-	r.run(t, deliver.Config{}, []sinkFunc{r.noted("one")}, "a", "b")
+	r.run(t, spec.Route{}, []sinkFunc{r.noted("one")}, "a", "b")
 	r.expect(t, "write 2 to one")
 
 	r = &fakeRoute{}
-	r.run(t, deliver.Config{}, []sinkFunc{r.noted("one"), r.noted("two"), nil}, "a")
+	r.run(t, spec.Route{}, []sinkFunc{r.noted("one"), r.noted("two"), nil}, "a")
 	r.expect(t, "write 1 to one", "report a 1", "write 1 to two", "report a 11", "pass on a")
 
 	r = &fakeRoute{}
 	rejects := func([]event.Event) []error { return []error{nil, plugins.Reject(errors.New("no"))} }
-	entries := r.run(t, deliver.Config{}, []sinkFunc{rejects}, "a", "b")
+	entries := r.run(t, spec.Route{}, []sinkFunc{rejects}, "a", "b")
 	r.expect(t, "report a 1", "report b 0", "refused b", "letter b sink0: no")
 	if e := entries[1].Progress; e.State != queue.Done || e.Outcome != queue.DeadLettered {
 		t.Errorf("got %+v", e)
@@ -165,7 +168,7 @@ func TestWith(t *testing.T) {
 			}
 			return nil
 		}
-		entries := r.run(t, deliver.Config{Handler: handler, With: with, Count: deliver.Counters{Handler: counter{}}}, []sinkFunc{sink}, "a", "bad", "c")
+		entries := r.run(t, spec.Route{Handler: handler, With: with}, []sinkFunc{sink}, "a", "bad", "c")
 		if len(got) != 2 || !strings.Contains(got[0], `"with":{"name":"a"}`) || !strings.Contains(got[1], `"with":{"name":"c"}`) {
 			t.Errorf("%s: %q", name, got)
 		}
@@ -185,7 +188,7 @@ func TestWithEnds(t *testing.T) {
 	end()
 	r.handling = handling
 	with := func(ctx context.Context, _ *event.Delta) ([]byte, error) { return nil, ctx.Err() }
-	entries := r.run(t, deliver.Config{With: with}, []sinkFunc{r.noted("one")}, "a")
+	entries := r.run(t, spec.Route{With: with}, []sinkFunc{r.noted("one")}, "a")
 	if e := entries[0].Progress; e.State != queue.Later || e.Attempts != 0 {
 		t.Errorf("%+v", e)
 	}
@@ -216,8 +219,8 @@ func TestBadSinks(t *testing.T) {
 		"takes neither": func([]event.Event) []error { return []error{plugins.Postpone(errors.New("x"), 0), errors.New("y")} },
 	} {
 		r := &fakeRoute{}
-		cfg := deliver.Config{Retry: deliver.Retry{Backoff: time.Second, Max: time.Second, MaxAge: time.Hour, Exact: true}}
-		for _, e := range r.run(t, cfg, []sinkFunc{sink}, "a", "b") {
+		settings := spec.Route{Retry: spec.Retry{Backoff: time.Second, Max: time.Second, MaxAge: time.Hour, Exact: true}}
+		for _, e := range r.run(t, settings, []sinkFunc{sink}, "a", "b") {
 			if e.Progress.State != queue.Later || e.Progress.Closed != 0 || e.Progress.Delay != time.Second || e.Progress.Tries != 1 {
 				t.Errorf("%s: %+v", name, e.Progress)
 			}
@@ -230,17 +233,17 @@ func TestBadSinks(t *testing.T) {
 // keeps it.
 func TestOnFailure(t *testing.T) {
 	rejects := func([]event.Event) []error { return []error{plugins.Reject(errors.New("no"))} }
-	for policy, want := range map[deliver.OnFailure]struct {
+	for policy, want := range map[spec.OnFailure]struct {
 		call    string
 		state   queue.State
 		outcome queue.Outcome
 	}{
-		deliver.DeadLetter: {"letter a sink0: no", queue.Done, queue.DeadLettered},
-		deliver.Drop:       {"", queue.Done, queue.Dropped},
-		deliver.Pause:      {"pause a sink0 false", queue.Later, queue.Delivered},
+		spec.DeadLetter: {"letter a sink0: no", queue.Done, queue.DeadLettered},
+		spec.Drop:       {"", queue.Done, queue.Dropped},
+		spec.Pause:      {"pause a sink0 false", queue.Later, queue.Delivered},
 	} {
 		r := &fakeRoute{}
-		entries := r.run(t, deliver.Config{OnFailure: policy}, []sinkFunc{rejects}, "a")
+		entries := r.run(t, spec.Route{OnFailure: policy}, []sinkFunc{rejects}, "a")
 		calls := []string{"report a 0", "refused a"}
 		if want.call != "" {
 			calls = append(calls, want.call)

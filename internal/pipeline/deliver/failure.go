@@ -8,6 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/callrecord"
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
@@ -85,10 +86,10 @@ func (b *Batch) applyFailurePolicy(ctx context.Context) bool {
 	switch {
 	case len(b.failed.all) == 0:
 		return true
-	case b.cfg.OnFailure == Pause && f != nil:
+	case b.cfg.OnFailure == spec.Pause && f != nil:
 		b.route.Pause(f.entry.Delta, b.sinkName(f), f.reason, false)
 		return false
-	case b.cfg.OnFailure == Drop:
+	case b.cfg.OnFailure == spec.Drop:
 		for i := range b.failed.all {
 			f := &b.failed.all[i]
 			f.entry.Progress.Outcome = max(f.entry.Progress.Outcome, queue.Dropped)
@@ -169,7 +170,7 @@ func (b *Batch) writeDeadLetters(ctx context.Context) bool {
 			b.cfg.Count.Errors("dead_letter").Inc()
 			b.route.Complain("kept pending: dead letters cannot be written", f.entry.Delta, b.sinkName(f), err)
 			work.Tries++
-			work.Delay = max(work.Delay, b.cfg.Retry.delay(work.Tries))
+			work.Delay = max(work.Delay, b.cfg.Retry.Delay(work.Tries))
 			continue
 		}
 		work.Outcome = queue.DeadLettered

@@ -6,6 +6,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/callrecord"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -83,7 +84,7 @@ func (b *Batch) handle(ctx, handling context.Context) {
 
 // event returns the n-th event of an entry.
 func (b *Batch) event(e *queue.Entry, n int, data []byte) event.Event {
-	return keyed(e, event.New(e.Delta, b.cfg.Route, n, data))
+	return keyed(e, event.New(e.Delta, b.cfg.Name, n, data))
 }
 
 // call calls the handler and turns every violation of its contract into an error.
@@ -92,7 +93,7 @@ func (b *Batch) call(ctx context.Context) (results []plugins.Result, err error) 
 	defer func() {
 		b.cfg.Count.Handler.Observe(b.route.Now().Sub(start).Seconds())
 		if p := recover(); p != nil {
-			err = fmt.Errorf("handler %q panicked: %w", b.cfg.HandlerName, Panicked(p))
+			err = fmt.Errorf("handler %q panicked: %w", b.cfg.HandlerName, spec.Panicked(p))
 		}
 	}()
 	results, err = b.cfg.Handler.Handle(ctx, b.handled.deltas)
@@ -118,7 +119,7 @@ func (b *Batch) retryAlone(ctx context.Context, err error) {
 	for _, e := range b.handled.todo {
 		b.trace.rejected(e, err)
 		e.Progress.Alone = true
-		e.Progress.State, e.Progress.Delay = queue.Later, max(b.cfg.Retry.delay(1), plugins.RetryAfter(err))
+		e.Progress.State, e.Progress.Delay = queue.Later, max(b.cfg.Retry.Delay(1), plugins.RetryAfter(err))
 	}
 }
 
@@ -160,7 +161,7 @@ func (b *Batch) reject(ctx context.Context, e *queue.Entry, err error) {
 			return
 		}
 		e.Progress.State = queue.Later
-		e.Progress.Delay = max(b.cfg.Retry.delay(e.Progress.Tries), plugins.RetryAfter(err))
+		e.Progress.Delay = max(b.cfg.Retry.Delay(e.Progress.Tries), plugins.RetryAfter(err))
 		return
 	}
 	e.Progress.Attempts++
@@ -169,5 +170,5 @@ func (b *Batch) reject(ctx context.Context, e *queue.Entry, err error) {
 		return
 	}
 	e.Progress.State = queue.Later
-	e.Progress.Delay = max(b.cfg.Retry.delay(e.Progress.Attempts), plugins.RetryAfter(err))
+	e.Progress.Delay = max(b.cfg.Retry.Delay(e.Progress.Attempts), plugins.RetryAfter(err))
 }

@@ -46,10 +46,10 @@ func (c *Config) present(e *queue.Entry, deltas []*event.Delta) {
 // again returns the present state of the object of a delta whose events are made again; nil: they
 // are not, or it is not known.
 func (c *Config) again(e *queue.Entry, d *event.Delta) *event.Object {
-	if e.Progress.Outdated == 0 || c.Current == nil || d.New == nil || d.Event != nil {
+	if e.Progress.Outdated == 0 || c.Cached.Object == nil || d.New == nil || d.Event != nil {
 		return nil
 	}
-	if now := c.Current(d); now != nil && now.UID() == d.New.UID() {
+	if now := c.Cached.Object(d); now != nil && now.UID() == d.New.UID() {
 		return now
 	}
 	return nil
@@ -58,9 +58,9 @@ func (c *Config) again(e *queue.Entry, d *event.Delta) *event.Object {
 // unhandled returns the event of an entry without a handler. shown is its delta, or a copy with
 // other states: the event has the identity of the delta in any case.
 func unhandled(b *Batch, e *queue.Entry, shown *event.Delta) event.Event {
-	made := chain.Event(shown, b.cfg.Route)
+	made := chain.Event(shown, b.cfg.Name)
 	if shown.New != e.Delta.New {
-		of := event.New(e.Delta, b.cfg.Route, 0, nil)
+		of := event.New(e.Delta, b.cfg.Name, 0, nil)
 		made.ID, made.K8sResourceVersion = of.ID, of.K8sResourceVersion
 	}
 	return keyed(e, made)

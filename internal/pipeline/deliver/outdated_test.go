@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/outdated"
-	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -34,14 +34,15 @@ func TestOutdated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &fakeRoute{}
 			version := 1
-			cfg := deliver.Config{Handler: handler, Retry: deliver.Retry{Backoff: time.Second, Max: time.Minute}, Current: func(*event.Delta) *event.Object {
+			settings := spec.Route{Handler: handler, Retry: spec.Retry{Backoff: time.Second, Max: time.Minute}}
+			settings.Cached.Object = func(*event.Delta) *event.Object {
 				version++
 				o, err := event.ParseObject(&event.Resource{}, fmt.Sprintf(`{"metadata":{"name":"a","uid":"u","resourceVersion":"%d"}}`, version))
 				if err != nil {
 					t.Error(err)
 				}
 				return o
-			}}
+			}
 			var got []string
 			takes := false
 			sinks := []sinkFunc{r.noted("one"), func(events []event.Event) []error {
@@ -51,14 +52,14 @@ func TestOutdated(t *testing.T) {
 				}
 				return []error{plugins.Postpone(outdated.Mark(errors.New("it has changed")), 0)}
 			}, r.noted("three")}
-			entries := r.run(t, cfg, sinks, "a")
-			r.configure(&cfg, sinks)
+			entries := r.run(t, settings, sinks, "a")
+			cfg := r.configure(settings, sinks)
 			for range 2 {
 				if p := entries[0].Progress; p.State != queue.Later || p.Handled || !p.Alone || p.Closed != 0b101 || p.Delay <= 0 {
 					t.Fatalf("after the first pass: %+v", p)
 				}
 				takes = len(got) == 2
-				r.pass(t, &cfg, entries)
+				r.pass(t, cfg, entries)
 			}
 			if entries[0].Progress.State != queue.Done || len(got) != 3 || !strings.Contains(got[1], `"2"`) || !strings.Contains(got[2], `"3"`) {
 				t.Errorf("got %q, %+v", got, entries[0].Progress)
@@ -70,12 +71,11 @@ func TestOutdated(t *testing.T) {
 	sinks := []sinkFunc{func([]event.Event) []error {
 		return []error{plugins.Postpone(outdated.Mark(errors.New("it has changed")), 0)}
 	}}
-	entries := r.run(t, deliver.Config{}, sinks, "a")
-	cfg := deliver.Config{}
-	r.configure(&cfg, sinks)
+	entries := r.run(t, spec.Route{}, sinks, "a")
+	cfg := r.configure(spec.Route{}, sinks)
 	passes := 1
 	for ; entries[0].Progress.State == queue.Later; passes++ {
-		r.pass(t, &cfg, entries)
+		r.pass(t, cfg, entries)
 	}
 	if passes != 31 || entries[0].Progress.Outcome != queue.DeadLettered {
 		t.Errorf("%d passes, %+v", passes, entries[0].Progress)

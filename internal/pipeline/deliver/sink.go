@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/backoff"
 	"github.com/deltarouter/deltarouter/internal/circuit"
 	"github.com/deltarouter/deltarouter/internal/complaints"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -96,7 +96,7 @@ func (b *Sink) write(ctx context.Context, events []event.Event, first int) []err
 func (b *Sink) call(ctx context.Context, events []event.Event) (errs []error) {
 	defer func() {
 		if p := recover(); p != nil {
-			errs = same(fmt.Errorf("sink %q panicked: %w", b.name, Panicked(p)), len(events))
+			errs = same(fmt.Errorf("sink %q panicked: %w", b.name, spec.Panicked(p)), len(events))
 		}
 	}()
 	errs = b.sink.Write(ctx, events)
@@ -162,16 +162,6 @@ func same(err error, n int) []error {
 		errs[i] = err
 	}
 	return errs
-}
-
-// Panicked converts a recovered value to an error. Only messages of the Go runtime are included,
-// because others may quote an object.
-func Panicked(p any) error {
-	var runtimeError interface{ RuntimeError() }
-	if err, ok := p.(error); ok && errors.As(err, &runtimeError) {
-		return err
-	}
-	return fmt.Errorf("a value of type %T", p)
 }
 
 // Name returns the name of the sink.

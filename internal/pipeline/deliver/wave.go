@@ -305,9 +305,9 @@ func (b *Batch) postpone(ctx context.Context, e *queue.Entry, sink int, left que
 	b.cfg.Count.Events[sink].Retried.Add(float64(len(left.Events)))
 	b.cfg.Count.Errors("unavailable").Inc()
 	e.Progress.Tries++
-	delay := b.cfg.Retry.delay(e.Progress.Tries)
+	delay := b.cfg.Retry.Delay(e.Progress.Tries)
 	if e.Progress.Again {
-		delay = b.cfg.Retry.delay(1) // the state changes because another write succeeded
+		delay = b.cfg.Retry.Delay(1) // the state changes because another write succeeded
 	}
 	e.Progress.Delay = max(e.Progress.Delay, delay, plugins.RetryAfter(err))
 }

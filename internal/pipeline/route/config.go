@@ -28,11 +28,7 @@ func NewConfig(env *Env, s *spec.Route, born int, breakers map[string]*deliver.S
 	if env.Part {
 		c.Count.OmitGauges()
 	}
-	c.delivery = deliver.Config{
-		Route: c.Name, ID: c.ID, With: c.With, Current: c.Cached.Object, Handler: c.Handler, HandlerName: c.HandlerName, InOrder: c.WritesInOrder(), Retry: c.Retry,
-		OnFailure: c.OnFailure, MaxAge: c.MaxAge, Secret: c.Secret, Count: c.Count.Delivery(),
-		Permit: env.Permit,
-	}
+	c.delivery = deliver.Config{Config: c.Config, InOrder: c.WritesInOrder(), Permit: env.Permit}
 	for i := range c.Sinks {
 		named := &c.Sinks[i]
 		sink := breaker(env, named, breakers)

@@ -4,30 +4,33 @@ import (
 	"slices"
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
-	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
 )
 
-type gauge interface{ Set(float64) }
+// Gauge is a metric of a state.
+type Gauge interface{ Set(value float64) }
 
-// The interfaces of metrics are those of package deliver.
-type (
-	counter  = deliver.Counter
-	observer = deliver.Observer
-)
+// Counter is a metric of a number of events.
+type Counter interface {
+	Inc()
+	Add(n float64)
+}
+
+// Observer is a metric of a distribution.
+type Observer interface{ Observe(value float64) }
 
 // Counters are the metrics of one route, looked up once. Of the deltas, matched = delivered +
 // dropped + deadLettered + coalesced + suppressed + pending.
 type Counters struct {
-	Matched, Filtered, Coalesced counter
-	Delivered, Dropped           counter
-	DeadLettered, Suppressed     counter
-	Depth, Oldest                gauge
-	Waiting, Active, Keys        gauge // of rules; nil: the route has no such rule
-	OnDisk, Bytes, Disk, Paused  gauge
+	Matched, Filtered, Coalesced Counter
+	Delivered, Dropped           Counter
+	DeadLettered, Suppressed     Counter
+	Depth, Oldest                Gauge
+	Waiting, Active, Keys        Gauge // of rules; nil: the route has no such rule
+	OnDisk, Bytes, Disk, Paused  Gauge
 	Deliveries                   *metrics.Deliveries
-	Handler                      observer        // seconds of a call of the handler
-	Events                       []eventCounters // by sink
-	Errors                       func(kind string) counter
+	Handler                      Observer        // seconds of a call; nil: there is no handler
+	Events                       []EventCounters // by target
+	Errors                       func(kind string) Counter
 }
 
 // OmitGauges makes the gauges have no effect.
@@ -44,15 +47,14 @@ type noGauge struct{}
 
 func (noGauge) Set(float64) {}
 
-// eventCounters count the results of a sink for the events of a route.
-type eventCounters struct {
-	deliver.EventCounters
-
-	Unavailable gauge // nil: it is a route
+// EventCounters count the results of a target for the events of a route.
+type EventCounters struct {
+	Delivered, Retried, Rejected Counter
+	Unavailable                  Gauge // nil: the target is a route
 }
 
 func newCounters(m *metrics.Metrics, r *Route) Counters {
-	deltas := func(result string) counter { return m.RouteDeltas.WithLabelValues(r.Name, result) }
+	deltas := func(result string) Counter { return m.RouteDeltas.WithLabelValues(r.Name, result) }
 	c := Counters{
 		Matched: deltas(metrics.Matched), Filtered: deltas(metrics.Filtered), Coalesced: deltas(metrics.Coalesced),
 		Delivered: deltas(metrics.Delivered), Dropped: deltas(metrics.Dropped), DeadLettered: deltas(metrics.DeadLettered),
@@ -63,7 +65,7 @@ func newCounters(m *metrics.Metrics, r *Route) Counters {
 		Disk:       m.QueueDiskBytes.WithLabelValues(r.Name),
 		Paused:     m.RoutePaused.WithLabelValues(r.Name),
 		Deliveries: m.Deliveries(r.Name),
-		Errors:     func(kind string) counter { return m.RouteErrors.WithLabelValues(r.Name, kind) },
+		Errors:     func(kind string) Counter { return m.RouteErrors.WithLabelValues(r.Name, kind) },
 	}
 	c.Errors("overflow") // increase() of the alert about lost deltas needs the 0
 	if r.When.Filter != nil || r.Hold > 0 {
@@ -79,10 +81,8 @@ func newCounters(m *metrics.Metrics, r *Route) Counters {
 		c.Handler = m.HandlerSeconds.WithLabelValues(r.HandlerName)
 	}
 	for _, s := range r.Sinks {
-		result := func(name string) counter { return m.Events.WithLabelValues(r.Name, s.Name, name) }
-		events := eventCounters{EventCounters: deliver.EventCounters{
-			Delivered: result("delivered"), Retried: result("retried"), Rejected: result("rejected"),
-		}}
+		result := func(name string) Counter { return m.Events.WithLabelValues(r.Name, s.Name, name) }
+		events := EventCounters{Delivered: result("delivered"), Retried: result("retried"), Rejected: result("rejected")}
 		if s.Route == "" {
 			events.Unavailable = m.SinkUnavailable.WithLabelValues(r.Name, s.Name)
 		}
@@ -91,19 +91,10 @@ func newCounters(m *metrics.Metrics, r *Route) Counters {
 	return c
 }
 
-// Delivery returns the counters of delivery.
-func (c *Counters) Delivery() deliver.Counters {
-	d := deliver.Counters{Handler: c.Handler, Errors: c.Errors}
-	for _, e := range c.Events {
-		d.Events = append(d.Events, e.EventCounters)
-	}
-	return d
-}
-
 // ForgetSeries removes the series of the rules and sinks that a route no longer has.
 func ForgetSeries(m *metrics.Metrics, from, to *Config) {
 	for _, series := range []struct {
-		from, to gauge
+		from, to Gauge
 		of       interface {
 			DeleteLabelValues(values ...string) bool
 		}

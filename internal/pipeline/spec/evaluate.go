@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/deltarouter/deltarouter/internal/expr"
-	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
@@ -67,11 +66,21 @@ func (c *Config) Verdict(ctx context.Context, d *event.Delta, m filters.Match) V
 func evaluateKey(ctx context.Context, of func(context.Context, *event.Delta) (string, error), d *event.Delta) (key string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panicked: %w", deliver.Panicked(p))
+			err = fmt.Errorf("panicked: %w", Panicked(p))
 		}
 	}()
 	key, err = of(ctx, d)
 	return short(key), err
+}
+
+// Panicked converts a recovered value to an error. Only messages of the Go runtime are included,
+// because others may quote an object.
+func Panicked(p any) error {
+	var runtimeError interface{ RuntimeError() }
+	if err, ok := p.(error); ok && errors.As(err, &runtimeError) {
+		return err
+	}
+	return fmt.Errorf("a value of type %T", p)
 }
 
 // ErrNoRoom is the error of a delete that was not held, because its owner has used its share.

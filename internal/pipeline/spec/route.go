@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/allowance"
-	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
+	"github.com/deltarouter/deltarouter/internal/backoff"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -127,8 +127,8 @@ type NamedSink struct {
 
 // Cached finds the objects of deltas in the cache.
 type Cached struct {
-	// Object returns the cached object of a delta, see deliver.Config.Current; may be nil. It must
-	// not block.
+	// Object returns the cached object of a delta, of which the handler makes events again that were
+	// made of an outdated state; nil: it is not known. It must not block. Object may be nil.
 	Object func(d *event.Delta) *event.Object
 	// Whole is closed once the cache has the whole objects of which the disk has only identities.
 	// Restored deltas of such objects, and all deltas behind them, wait for it. nil: they need not.
@@ -164,18 +164,38 @@ const (
 	DropOldest
 )
 
-type (
-	// Retry configures retries.
-	Retry = deliver.Retry
-	// OnFailure is the policy for a delta that was rejected for good.
-	OnFailure = deliver.OnFailure
-)
+// Retry configures retries.
+type Retry struct {
+	Attempts int // the number of retries of a rejected delta; 0: none
+	// the delay before the first retry, doubled for each further one, less up to half of it at
+	// random; 0: 200ms
+	Backoff time.Duration
+	Max     time.Duration // the longest Backoff; 0: 30s
+	MaxAge  time.Duration // the maximum age of a delta while a sink is unavailable; 0: 24h
+	Exact   bool          // Backoff is not randomized
+}
+
+// Policy returns the delays between the attempts.
+func (r Retry) Policy() backoff.Policy {
+	return backoff.Policy{Min: r.Backoff, Max: r.Max, Exact: r.Exact}
+}
+
+// Delay returns the delay before the n-th retry in a row, from 1.
+func (r Retry) Delay(n int) time.Duration { return r.Policy().Delay(n) }
+
+// OnFailure is the policy for a delta that was rejected for good, or that is older than
+// Retry.MaxAge.
+type OnFailure uint8
 
 // The policies for rejected deltas.
 const (
-	DeadLetter = deliver.DeadLetter
-	Drop       = deliver.Drop
-	Pause      = deliver.Pause
+	// DeadLetter stores the delta as a dead letter, and the route goes on.
+	DeadLetter OnFailure = iota
+	// Drop drops the delta and counts it.
+	Drop
+	// Pause keeps the delta and pauses the route until it is resumed or changed, or the router
+	// restarts.
+	Pause
 )
 
 // maxSinks is the maximum number of sinks of a route: one bit each.
