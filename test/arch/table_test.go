@@ -187,12 +187,12 @@ var allowed = map[string][]string{
 	"internal/pipeline/schedule":  {"internal/timer"},
 	"internal/pipeline/chain":     {"pkg/event"},
 	"internal/pipeline/queue":     {"internal/rawjson", "pkg/event", "internal/rules", "internal/trace"},
-	"internal/pipeline/condition": {"pkg/event", "internal/checkpoint", "internal/timer", "internal/rules"},
+	"internal/pipeline/condition": {"pkg/event", "internal/checkpoint", "internal/pipeline/spec", "internal/timer", "internal/rules"},
 	"internal/pipeline/deliver": {
 		"internal/complaints", "internal/callrecord", "internal/outdated", "internal/pipeline/chain", "internal/backoff", "internal/circuit", "internal/pipeline/queue", "internal/pipeline/spec", "internal/checkpoint", "internal/printable", "internal/timer", "pkg/event", "pkg/plugins", "internal/trace",
 	},
 	"internal/pipeline/spec": {
-		"internal/allowance", "internal/backoff", "internal/expr", "internal/metrics", "internal/pipeline/condition", "internal/pipeline/queue", "internal/rules",
+		"internal/allowance", "internal/backoff", "internal/expr", "internal/metrics", "internal/pipeline/queue", "internal/rules",
 		"pkg/event", "pkg/filters", "pkg/plugins",
 	},
 	"internal/pipeline/backlog": {

@@ -74,7 +74,7 @@ type Backlog struct {
 func New(env *Env, c *spec.Config, all condition.Env, leader *schedule.Leader) *Backlog {
 	b := &Backlog{AllPlaced: c.Ready == nil, env: env, config: c, leader: leader}
 	env.Shares.rules(c.ID, &all)
-	b.Rules = condition.New(all, c.Rules(), b.now())
+	b.Rules = condition.New(all, c, b.now())
 	b.limiter = limiter{env, c, &b.Queue, b.Rules}
 	b.Queue.Changes.On = env.Durable()
 	b.Queue.Absorbed = func(e *queue.Entry) { b.EndTrace(b.config, e, trace.Coalesced) }
@@ -92,7 +92,7 @@ func (b *Backlog) Configure(next *spec.Config) {
 		b.shown = -1
 	}
 	b.Old, b.config, b.limiter.config = b.config, next, next
-	b.Rules.Configure(next.Rules(), b.now())
+	b.Rules.Configure(next, b.now())
 	b.CountRules()
 	window := next.Window()
 	if b.Draining && !b.Queue.Changes.On {

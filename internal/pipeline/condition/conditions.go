@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/rules"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -14,7 +15,7 @@ import (
 // the time since which it holds, and the reports that were made.
 type Conditions struct {
 	env *Env
-	cfg Config
+	cfg *spec.Config
 
 	states    *rules.Conditions // nil: there is no condition, and there was none
 	caughtUp  bool              // timers may fire
@@ -43,7 +44,7 @@ func (c *Conditions) Knows(source string, key event.Key) bool {
 }
 
 // Rescanned reports whether all objects were evaluated with this condition.
-func (c *Conditions) Rescanned() bool { return c.states == nil || !c.cfg.Condition || c.rescanned }
+func (c *Conditions) Rescanned() bool { return c.states == nil || !c.cfg.HasCondition() || c.rescanned }
 
 // Observe processes the result for a delta, and appends the edges to enqueue. With Env.Durable an
 // edge that is no reminder has a Durable channel that is closed when the state is saved. The edge
@@ -125,10 +126,10 @@ func (c *Conditions) Fire(due *rules.Condition, d *event.Delta, limitKey string,
 // learn replaces the identity of a restored condition by its cached object. It returns false if the
 // object is not in the cache, which may be ahead of the observed deltas.
 func (c *Conditions) learn(due *rules.Condition, now time.Time) bool {
-	if due.Known() || c.cfg.Object == nil {
+	if due.Known() || c.cfg.When.Object == nil {
 		return true
 	}
-	due.Learn(c.cfg.Object(due.Source(), due.Object().Key()))
+	due.Learn(c.cfg.When.Object(due.Source(), due.Object().Key()))
 	if !due.Known() {
 		c.states.Missing(due, now)
 	}
@@ -140,10 +141,10 @@ func (c *Conditions) catchUp() []timer.Owner {
 	if c.states == nil || c.caughtUp {
 		return nil
 	}
-	if c.cfg.Object != nil {
+	if c.cfg.When.Object != nil {
 		for known := range c.states.All() {
 			if !known.Known() {
-				known.Learn(c.cfg.Object(known.Source(), known.Object().Key()))
+				known.Learn(c.cfg.When.Object(known.Source(), known.Object().Key()))
 			}
 		}
 	}
@@ -209,28 +210,28 @@ func (c *Conditions) rouse(pass *rules.Pass) {
 // open starts without conditions.
 func (c *Conditions) open(limit *rules.Limit) {
 	due := func(_ *rules.Conditions, due *rules.Condition) { c.env.Owner.ConditionDue(due) }
-	c.states = rules.NewConditions(c.cfg.rules(limit), c.env.Wheel, c.env.Census, c.env.Objects, due)
+	c.states = rules.NewConditions(c.settings(limit), c.env.Wheel, c.env.Census, c.env.Objects, due)
 	c.first = true
 }
 
 // configure changes the configuration. If the Version changes, reported conditions are kept, and
 // all objects must be evaluated again.
-func (c *Conditions) configure(cfg Config, limit *rules.Limit, now time.Time) {
+func (c *Conditions) configure(cfg *spec.Config, limit *rules.Limit, now time.Time) {
 	old := c.cfg
 	c.cfg = cfg
 	switch {
-	case c.states == nil && !cfg.Condition:
+	case c.states == nil && !cfg.HasCondition():
 		return
 	case c.states == nil: // it is new, so all objects are evaluated, as existing ones
 		c.open(limit)
 		return
 	}
-	c.states.Configure(cfg.rules(limit), now)
+	c.states.Configure(c.settings(limit), now)
 	switch {
-	case !cfg.Condition: // dirty returns the removal of all records
+	case !cfg.HasCondition(): // dirty returns the removal of all records
 		c.rescanned, c.first, c.noted = false, true, false
 		c.missed.forget()
-	case cfg.Version != old.Version:
+	case cfg.When.Version != old.When.Version:
 		c.first = c.first && !c.rescanned
 		c.rescanned, c.noted = false, false
 		c.missed.forget()
@@ -249,7 +250,7 @@ func (c *Conditions) close() {
 // active yields the objects for which the condition holds, in no order.
 func (c *Conditions) active(now time.Time) iter.Seq[Holding] {
 	return func(yield func(Holding) bool) {
-		if c.states == nil || !c.cfg.Condition {
+		if c.states == nil || !c.cfg.HasCondition() {
 			return
 		}
 		for known := range c.states.All() {
@@ -262,7 +263,7 @@ func (c *Conditions) active(now time.Time) iter.Seq[Holding] {
 
 // of returns the holding of an object.
 func (c *Conditions) of(source string, key event.Key, now time.Time) (h Holding, ok bool) {
-	if c.states == nil || !c.cfg.Condition {
+	if c.states == nil || !c.cfg.HasCondition() {
 		return h, false
 	}
 	known := c.states.Of(source, key)

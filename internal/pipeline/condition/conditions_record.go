@@ -19,18 +19,18 @@ func (c *Conditions) restore(records []checkpoint.RuleRecord, limit *rules.Limit
 	c.rescanned = false
 	same := false
 	for record := range ofKind(records, kindRescan) {
-		same = string(record.Value) == c.cfg.Version
+		same = string(record.Value) == c.cfg.When.Version
 		c.first = false
-		c.rescanned = same && !c.cfg.LooksUp
+		c.rescanned = same && !c.cfg.LooksUp()
 		c.noted = c.rescanned
 	}
-	resource := func(source string) *event.Resource { return c.cfg.resourceOf(source, c.cfg.formerResource()) }
+	resource := func(source string) *event.Resource { return c.cfg.ResourceOf(source, c.cfg.FormerResource()) }
 	for record := range ofKind(records, kindCondition) {
 		if err := c.states.Restore(record, resource, now); err != nil {
 			failed = err
 		}
 	}
-	if c.cfg.Condition && !same {
+	if c.cfg.HasCondition() && !same {
 		c.states.ForgetFailures() // the failures belong to another condition
 	}
 	return failed
@@ -57,7 +57,7 @@ func (c *Conditions) dirty(records []checkpoint.RuleRecord, now time.Time) []che
 func (c *Conditions) rescannedWith() []byte {
 	switch {
 	case c.rescanned && len(c.missed.objects) == 0:
-		return []byte(c.cfg.Version)
+		return []byte(c.cfg.When.Version)
 	case c.rescanned || !c.first:
 		return []byte{}
 	}

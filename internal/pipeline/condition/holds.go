@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/rules"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -15,7 +16,7 @@ import (
 // created again in time.
 type Holds struct {
 	env *Env
-	cfg Config
+	cfg *spec.Config
 
 	held     *rules.DeleteHolds // nil: there are no holds, and there were none
 	caughtUp bool
@@ -23,7 +24,7 @@ type Holds struct {
 }
 
 // On reports whether deletes are held.
-func (h *Holds) On() bool { return h.cfg.Hold > 0 && h.held != nil }
+func (h *Holds) On() bool { return h.held != nil && h.cfg.Hold > 0 }
 
 // Wants reports whether d is a delete that must be held.
 func (h *Holds) Wants(d *event.Delta) bool {
@@ -94,7 +95,7 @@ func (h *Holds) open() {
 	h.held = rules.NewDeleteHolds(h.cfg.Hold, share, h.env.Wheel, h.env.Owner.HoldDue)
 }
 
-func (h *Holds) configure(cfg Config, now time.Time) {
+func (h *Holds) configure(cfg *spec.Config, now time.Time) {
 	h.cfg = cfg
 	switch {
 	case h.held == nil && cfg.Hold > 0:
@@ -118,7 +119,7 @@ func (h *Holds) close() {
 func (h *Holds) restore(records []checkpoint.RuleRecord, now time.Time) (failed error) {
 	decode := func(payload []byte) (*event.Delta, error) {
 		return checkpoint.DecodeDelta(payload, func(source string, saved event.Resource) *event.Resource {
-			return h.cfg.resourceOf(source, &saved)
+			return h.cfg.ResourceOf(source, &saved)
 		})
 	}
 	for record := range ofKind(records, kindHold) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/rules"
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
@@ -16,25 +17,25 @@ type Rules struct {
 	Limit      Limit
 }
 
-// New returns the rules of a new route.
-func New(env Env, cfg Config, now time.Time) *Rules {
+// New returns the rules of a new route with these settings.
+func New(env Env, cfg *spec.Config, now time.Time) *Rules {
 	r := &Rules{}
 	r.Limit.share = env.Keys
-	r.Limit.configure(cfg.Limit, now)
+	r.Limit.configure(cfg.Limit.Rate(), now)
 	r.Holds.env = &env
 	r.Holds.configure(cfg, now)
 	r.Conditions.env, r.Conditions.cfg = &env, cfg
-	if cfg.Condition {
+	if cfg.HasCondition() {
 		r.Conditions.open(r.Limit.keys)
-		r.Conditions.rescanned = !cfg.LooksUp && !cfg.Known
+		r.Conditions.rescanned = !cfg.LooksUp() && !cfg.Known
 	}
 	return r
 }
 
 // Configure changes the configuration, and keeps the state that the new one can use. The caller
 // calls [Rules.CatchUp] again once all earlier changes are observed.
-func (r *Rules) Configure(cfg Config, now time.Time) {
-	r.Limit.configure(cfg.Limit, now)
+func (r *Rules) Configure(cfg *spec.Config, now time.Time) {
+	r.Limit.configure(cfg.Limit.Rate(), now)
 	r.Holds.configure(cfg, now)
 	r.Conditions.configure(cfg, r.Limit.keys, now)
 }

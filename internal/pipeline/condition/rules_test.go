@@ -12,15 +12,19 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/rules"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
 var (
 	start    = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	resource = &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Cluster: "c"}
 	edges    = []event.Op{event.Entered, event.Left}
+	// held is the filter of conditions, which is not evaluated: the tests say whether it holds.
+	held filters.Filter = &filters.CEL{}
 )
 
 func object(t *testing.T, name string, version int) *event.Object {
@@ -52,14 +56,14 @@ type fakeRoute struct {
 }
 
 // open creates the rules from the saved records.
-func open(t *testing.T, cfg condition.Config, at time.Time, saved map[string]checkpoint.RuleRecord) *fakeRoute {
+func open(t *testing.T, settings spec.Route, at time.Time, saved map[string]checkpoint.RuleRecord) *fakeRoute {
 	t.Helper()
 	r := &fakeRoute{t: t, clock: timer.NewFake(at), saved: map[string]checkpoint.RuleRecord{}}
 	maps.Copy(r.saved, saved)
 	wheel := timer.NewWheel(r.clock)
 	t.Cleanup(wheel.Close)
-	cfg.Sources = []string{"pods"}
-	r.Rules = condition.New(condition.Env{Wheel: wheel, Census: rules.NewCensus(), Owner: r, Durable: true}, cfg, r.clock.Now())
+	settings.Sources = []string{"pods"}
+	r.Rules = condition.New(condition.Env{Wheel: wheel, Census: rules.NewCensus(), Owner: r, Durable: true}, &spec.Config{Route: settings}, r.clock.Now())
 	if len(saved) > 0 {
 		if err := r.Restore(slices.Collect(maps.Values(saved)), r.clock.Now()); err != nil {
 			t.Fatal(err)
@@ -114,7 +118,7 @@ func closed(c <-chan struct{}) bool {
 // an earlier cut. A reminder waits for no cut.
 func TestEdgeWaitsForItsState(t *testing.T) {
 	// Guarantee: conditions-alternate
-	r := open(t, condition.Config{Condition: true, Ops: edges, Version: "1"}, start, nil)
+	r := open(t, spec.Route{When: spec.When{Filter: held, Version: "1"}, Ops: edges}, start, nil)
 	first := r.observe(updated(t, "a", 1), true)
 	r.write()
 	second := r.observe(updated(t, "b", 2), true)
@@ -139,7 +143,7 @@ func TestEdgeWaitsForItsState(t *testing.T) {
 // TestOps: a route gets only the edges of its ops.
 func TestOps(t *testing.T) {
 	for op, want := range map[event.Op]string{event.Entered: "entered ", event.Left: "left "} {
-		r := open(t, condition.Config{Condition: true, Ops: []event.Op{op}}, start, nil)
+		r := open(t, spec.Route{When: spec.When{Filter: held}, Ops: []event.Op{op}}, start, nil)
 		got := ""
 		for _, edge := range append(r.observe(updated(t, "a", 1), true), r.observe(updated(t, "a", 2), false)...) {
 			got += edge.Op.String() + " "
@@ -154,22 +158,22 @@ func TestOps(t *testing.T) {
 // not return with the rule.
 func TestRemoved(t *testing.T) {
 	// Guarantee: conditions-reconfigured
-	limit := rules.LimitConfig{Every: time.Hour}
+	limit := spec.Limit{Every: time.Hour}
 	for name, c := range map[string]struct {
-		cfg  condition.Config
+		cfg  spec.Route
 		do   func(r *fakeRoute)
 		want string // the kinds of the records before
 	}{
-		"a condition that holds": {condition.Config{Condition: true, Ops: edges, Version: "1"}, func(r *fakeRoute) {
+		"a condition that holds": {spec.Route{When: spec.When{Filter: held, Version: "1"}, Ops: edges}, func(r *fakeRoute) {
 			r.observe(updated(t, "a", 1), true)
 			r.observe(updated(t, "b", 1), true)
 		}, "ccv"},
-		"a condition that holds for nothing": {condition.Config{Condition: true, Ops: edges, Version: "1"}, func(*fakeRoute) {}, "v"},
-		"deletes": {condition.Config{Hold: time.Minute}, func(r *fakeRoute) {
+		"a condition that holds for nothing": {spec.Route{When: spec.When{Filter: held, Version: "1"}, Ops: edges}, func(*fakeRoute) {}, "v"},
+		"deletes": {spec.Route{Hold: time.Minute}, func(r *fakeRoute) {
 			r.Holds.Hold(deleted(t, "a", 1), "", r.clock.Now())
 			r.Holds.Hold(deleted(t, "b", 1), "", r.clock.Now())
 		}, "aa"},
-		"a limit": {condition.Config{Limit: limit}, func(r *fakeRoute) {
+		"a limit": {spec.Route{Limit: limit}, func(r *fakeRoute) {
 			r.Limit.Allow(updated(t, "a", 1), "a", 1, r.clock.Now())
 			r.Limit.Allow(updated(t, "b", 1), "b", 1, r.clock.Now())
 		}, "ll"},
@@ -181,7 +185,7 @@ func TestRemoved(t *testing.T) {
 			if got := r.kinds(); got != c.want {
 				t.Errorf("before: records %q, want %q", got, c.want)
 			}
-			r = open(t, condition.Config{}, start.Add(time.Second), r.saved)
+			r = open(t, spec.Route{}, start.Add(time.Second), r.saved)
 			r.CatchUp()
 			r.write()
 			r.clock.Advance(r.clock.Now().Add(time.Hour))
@@ -194,7 +198,7 @@ func TestRemoved(t *testing.T) {
 			if page := r.Page(condition.Holding{}, 10, r.clock.Now()); len(page) > 0 || r.Limit.Keys() > 0 {
 				t.Errorf("there again: %v, %d keys", page, r.Limit.Keys())
 			}
-			if c.cfg.Condition && r.Conditions.Rescanned() {
+			if c.cfg.When.Filter != nil && r.Conditions.Rescanned() {
 				t.Error("there again: what happened meanwhile was not seen, and it needs no rescan")
 			}
 		})
@@ -204,7 +208,7 @@ func TestRemoved(t *testing.T) {
 // TestFireAnotherObject: a timer that expires while its object is replaced does not report the new
 // object.
 func TestFireAnotherObject(t *testing.T) {
-	r := open(t, condition.Config{Condition: true, Ops: edges, For: time.Minute}, start, nil)
+	r := open(t, spec.Route{When: spec.When{Filter: held, For: time.Minute}, Ops: edges}, start, nil)
 	r.CatchUp()
 	r.observe(updated(t, "a", 1), true)
 	r.clock.Advance(r.clock.Now().Add(time.Minute))
@@ -229,14 +233,14 @@ func TestFireAnotherObject(t *testing.T) {
 // TestFailureOfAnotherCondition: an object on which a condition failed becomes a dead letter once,
 // and once more with another condition.
 func TestFailureOfAnotherCondition(t *testing.T) {
-	cfg := condition.Config{Condition: true, Sources: []string{"pods"}, Ops: edges, Version: "1"}
+	cfg := spec.Route{When: spec.When{Filter: held, Version: "1"}, Sources: []string{"pods"}, Ops: edges}
 	r := open(t, cfg, start, nil)
 	d := updated(t, "a", 1)
 	got := []bool{r.Conditions.Doubt(d), r.Conditions.Doubt(d)}
-	r.Configure(cfg, r.clock.Now())
+	r.Configure(&spec.Config{Route: cfg}, r.clock.Now())
 	got = append(got, r.Conditions.Doubt(d))
-	cfg.Version = "2"
-	r.Configure(cfg, r.clock.Now())
+	cfg.When.Version = "2"
+	r.Configure(&spec.Config{Route: cfg}, r.clock.Now())
 	got = append(got, r.Conditions.Doubt(d), r.Conditions.Doubt(d))
 	if want := []bool{true, false, false, true, false}; !slices.Equal(got, want) {
 		t.Errorf("dead letters %v, want %v", got, want)
@@ -245,7 +249,7 @@ func TestFailureOfAnotherCondition(t *testing.T) {
 
 // TestClosed: the rules of a removed route do nothing, even for a timer that has already expired.
 func TestClosed(t *testing.T) {
-	cfg := condition.Config{Condition: true, Ops: edges, For: time.Minute, Hold: time.Minute, Limit: rules.LimitConfig{Every: time.Hour}}
+	cfg := spec.Route{When: spec.When{Filter: held, For: time.Minute}, Ops: edges, Hold: time.Minute, Limit: spec.Limit{Every: time.Hour}}
 	r := open(t, cfg, start, nil)
 	r.CatchUp()
 	r.observe(updated(t, "a", 1), true)
@@ -274,7 +278,7 @@ func TestClosed(t *testing.T) {
 
 // TestCount: each suppressed edge and each evicted key is counted once.
 func TestCount(t *testing.T) {
-	cfg := condition.Config{Condition: true, Ops: edges, Hold: time.Minute, Limit: rules.LimitConfig{Every: time.Hour, MaxKeys: 1}}
+	cfg := spec.Route{When: spec.When{Filter: held}, Ops: edges, Hold: time.Minute, Limit: spec.Limit{Every: time.Hour, MaxKeys: 1}}
 	r := open(t, cfg, start, nil)
 	observe := func(name, key string) {
 		r.Conditions.Observe(nil, updated(t, name, 1), condition.Observation{Holds: true, LimitKey: key}, r.clock.Now())
@@ -295,7 +299,7 @@ func TestCount(t *testing.T) {
 
 // TestHoldsWant: a route with delete holds holds deletes and deselections, and nothing else.
 func TestHoldsWant(t *testing.T) {
-	holding, other := open(t, condition.Config{Hold: time.Minute}, start, nil), open(t, condition.Config{}, start, nil)
+	holding, other := open(t, spec.Route{Hold: time.Minute}, start, nil), open(t, spec.Route{}, start, nil)
 	for _, op := range event.Ops() {
 		want := op == event.Deleted || op == event.Deselected
 		if got := holding.Holds.Wants(&event.Delta{Op: op}); got != want {

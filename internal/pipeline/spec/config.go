@@ -1,11 +1,11 @@
 package spec
 
 import (
+	"cmp"
 	"log/slog"
 	"math"
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
-	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
@@ -83,11 +83,26 @@ func IsClosed(c <-chan struct{}) bool {
 	}
 }
 
-// Rules returns the configuration of the rules about time of the route.
-func (c *Config) Rules() condition.Config {
-	return condition.Config{
-		Sources: c.Sources, Ops: c.Ops, Condition: c.HasCondition(), Version: c.When.Version, For: c.When.For, Every: c.When.Every,
-		Existing: c.Existing, Known: c.Known, LooksUp: c.Ready != nil, Hold: c.Hold, Limit: c.Limit.config(),
-		Object: c.When.Object, Resource: c.When.Resource,
+// LooksUp reports whether filter or keys look up other objects, so that no delta is evaluated until
+// these are in the cache.
+func (c *Config) LooksUp() bool { return c.Ready != nil }
+
+// ResourceOf returns the resource that a source watches, or otherwise.
+func (c *Config) ResourceOf(source string, otherwise *event.Resource) *event.Resource {
+	if c.When.Resource != nil {
+		if known := c.When.Resource(source); known != nil {
+			return known
+		}
 	}
+	return otherwise
+}
+
+// FormerResource returns the resource of a source that is no longer configured, of which only the
+// cluster is known.
+func (c *Config) FormerResource() *event.Resource {
+	former := &event.Resource{}
+	for _, source := range c.Sources {
+		former.Cluster = cmp.Or(former.Cluster, c.ResourceOf(source, former).Cluster)
+	}
+	return former
 }

@@ -63,6 +63,7 @@ type Limit struct {
 // On reports whether there is a limit.
 func (l *Limit) On() bool { return l.Every > 0 }
 
-func (l *Limit) config() rules.LimitConfig {
+// Rate returns the limit for its keys.
+func (l *Limit) Rate() rules.LimitConfig {
 	return rules.LimitConfig{Every: l.Every, Burst: l.Burst, MaxKeys: l.MaxKeys}
 }
