@@ -16,9 +16,9 @@ type ConditionConfig struct {
 	// how long the condition must hold before Entered is reported; 0: reported at once
 	For   time.Duration
 	Every time.Duration // the interval of reminders while it holds; 0: none
-	// Skip suppresses both reports, Entered and Left, for objects that existed before the route
-	// first evaluated the condition.
-	Skip bool
+	// Existing: objects that existed before the route first evaluated the condition have reports,
+	// too. Otherwise both Entered and Left are suppressed for them.
+	Existing bool
 	// Limit bounds the Entered reports of a key; nil: no limit. A report that it holds back is made
 	// as soon as the limit allows, if the condition still holds. Left is reported once for a key,
 	// when the condition holds for no object of the key any more.
@@ -156,7 +156,7 @@ func (s *Conditions) Of(source string, key event.Key) *Condition {
 
 // Observe records a change of an object and whether the condition holds now, and appends the
 // resulting edges to edges. first: the route evaluates the condition for the first time, see
-// [ConditionConfig.Skip]. The operation Sync means that the object has not changed: time has
+// [ConditionConfig.Existing]. The operation Sync means that the object has not changed: time has
 // passed, or the condition was edited. key is the key of the limit, if there is one.
 //
 // After a relist the intermediate states of a changed object are unknown. If the condition holds
@@ -207,7 +207,7 @@ func (s *Conditions) begin(c *Condition, h uint64, d *event.Delta, first bool, n
 	}
 	s.index.add(h, c)
 	switch {
-	case first && s.cfg.Skip:
+	case first && !s.cfg.Existing:
 		s.become(c, skipped)
 	case s.cfg.For > 0:
 		s.become(c, pending)

@@ -102,7 +102,7 @@ func (r *reference) see(now time.Time, op, name, uid string, version int) {
 		return
 	}
 	if h == nil {
-		h = &held{uid: uid, version: version, since: now, skipped: op == "existing" && r.cfg.Skip}
+		h = &held{uid: uid, version: version, since: now, skipped: op == "existing" && !r.cfg.Existing}
 		r.objects[name] = h
 		switch {
 		case h.skipped:
@@ -143,9 +143,9 @@ func TestConditionsModel(t *testing.T) {
 	// Guarantee: conditions-alternate, entered, since, clock-jumps
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := rules.ConditionConfig{
-			For:   time.Duration(rapid.SampledFrom([]int{0, 60, 90}).Draw(rt, "for")) * time.Second,
-			Every: time.Duration(rapid.SampledFrom([]int{0, 45, 3600}).Draw(rt, "every")) * time.Second,
-			Skip:  rapid.Bool().Draw(rt, "skip"),
+			For:      time.Duration(rapid.SampledFrom([]int{0, 60, 90}).Draw(rt, "for")) * time.Second,
+			Every:    time.Duration(rapid.SampledFrom([]int{0, 45, 3600}).Draw(rt, "every")) * time.Second,
+			Existing: rapid.Bool().Draw(rt, "existing"),
 		}
 		b := newBench(t, cfg)
 		cfg.Sources = []string{"pods"}

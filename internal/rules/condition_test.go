@@ -191,10 +191,10 @@ func TestConditions(t *testing.T) {
 		"every, at once": {cfg: rules.ConditionConfig{Every: time.Minute}, steps: "added a, 90s, deleted a, 1h", want: []string{
 			"0s entered a/1@1 since 0s", "1m0s entered a/1@1 since 0s repeat 1", "1m30s left a/1@1 since 0s",
 		}},
-		"existing, skipped": {cfg: rules.ConditionConfig{Skip: true, Every: time.Second}, steps: "existing a, 1m, updated a, updated! a, updated a", want: []string{
+		"existing, skipped": {cfg: rules.ConditionConfig{Every: time.Second}, steps: "existing a, 1m, updated a, updated! a, updated a", want: []string{
 			"1m0s entered a/1@4 since 1m0s",
 		}},
-		"existing, delivered": {cfg: rules.ConditionConfig{}, steps: "existing a, existing! b, updated b", want: []string{
+		"existing, delivered": {cfg: rules.ConditionConfig{Existing: true}, steps: "existing a, existing! b, updated b", want: []string{
 			"0s entered a/1@1 since 0s", "0s entered b/1@3 since 0s",
 		}},
 		"another uid": {steps: "added a, added a 2, added! a 3", want: []string{
@@ -233,7 +233,7 @@ func TestConditions(t *testing.T) {
 		"the clock goes far ahead": {cfg: rules.ConditionConfig{For: time.Minute}, steps: "added a, save, restart 87600h, 0s", want: []string{
 			"87600h0m0s entered a/1@1 since 0s late seen 1m0s",
 		}},
-		"reported, skipped and ended stay so": {cfg: rules.ConditionConfig{Skip: true}, steps: "existing a, added b, added c, updated! c, save, restart 1h, 1h, updated a, updated b, deleted a, deleted b, updated c", want: []string{
+		"reported, skipped and ended stay so": {cfg: rules.ConditionConfig{}, steps: "existing a, added b, added c, updated! c, save, restart 1h, 1h, updated a, updated b, deleted a, deleted b, updated c", want: []string{
 			"0s entered b/1@2 since 0s", "0s entered c/1@3 since 0s", "0s left c/1@4 since 0s", "2h0m0s left b/1@6 since 0s", "2h0m0s entered c/1@9 since 2h0m0s",
 		}},
 	}

@@ -148,7 +148,7 @@ func drawRoutes(t testing.TB, rt *rapid.T, w *world) []*route {
 			}
 			r.program = programs[key]
 			r.entry = filters.Entry{
-				Initial: rapid.Bool().Draw(rt, "initial"), Born: rapid.IntRange(0, 2).Draw(rt, "born"),
+				Existing: rapid.Bool().Draw(rt, "existing"), Born: rapid.IntRange(0, 2).Draw(rt, "born"),
 				Ops: rapid.SampledFrom(opSets()).Draw(rt, "ops"), Sources: sources, Filter: r.table.filter(r.program),
 			}
 			if rapid.IntRange(0, 3).Draw(rt, "scoped") == 0 {
@@ -185,7 +185,7 @@ func drawDelta(t testing.TB, rt *rapid.T, w *world) *event.Delta {
 }
 
 func (r *route) wants(d *event.Delta) bool {
-	return slices.Contains(r.entry.Sources, d.Source) && slices.Contains(r.entry.Ops, d.Op) && (!d.Initial || r.entry.Initial && r.entry.Born >= d.Transit().Epoch)
+	return slices.Contains(r.entry.Sources, d.Source) && slices.Contains(r.entry.Ops, d.Op) && (!d.Initial || r.entry.Existing && r.entry.Born >= d.Transit().Epoch)
 }
 
 // check compares the verdict of a table with the result of the expression alone.

@@ -27,9 +27,9 @@ type Entry struct {
 	Sources []string
 	// Scope: the route gets no verdict about other objects, and Filter is never evaluated for them.
 	// nil: all objects.
-	Scope   *Scope
-	Ops     []event.Op
-	Initial bool // also wants objects that existed before the router first saw them
+	Scope    *Scope
+	Ops      []event.Op
+	Existing bool // also wants objects that existed before the router first saw them
 	// Born is the number of reloads before the one that added the route; -1: it was there at the
 	// start of the router. The route does not take Initial deltas of a watch that was added after
 	// the route (see transit.State.Epoch).
@@ -102,7 +102,7 @@ type rule struct {
 	numbers   []int // of the fields of its equalities
 }
 
-// lists contains the entries of one source by op. initial has the entries that want Initial deltas.
+// lists contains the entries of one source by op. initial has the entries that want Existing objects.
 type lists struct {
 	live, initial [event.Left + 1][]*list
 }
@@ -120,7 +120,7 @@ func NewTable(entries []Entry) *Table {
 			}
 			for _, op := range e.Ops {
 				l.live[op] = add(l.live[op], i, always)
-				if e.Initial {
+				if e.Existing {
 					l.initial[op] = add(l.initial[op], i, e.Born)
 				}
 			}

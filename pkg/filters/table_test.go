@@ -39,7 +39,7 @@ var errFilter = errors.New("no such overload")
 // TestBorn: objects of a watch that was added later are not new to an older route.
 func TestBorn(t *testing.T) {
 	table := filters.NewTable([]filters.Entry{
-		{Sources: []string{"pods"}, Ops: event.Ops(), Initial: true, Born: 1}, {Sources: []string{"pods"}, Ops: event.Ops(), Initial: true, Born: 2},
+		{Sources: []string{"pods"}, Ops: event.Ops(), Existing: true, Born: 1}, {Sources: []string{"pods"}, Ops: event.Ops(), Existing: true, Born: 2},
 	})
 	for epoch, want := range []int{2, 2, 1, 0} {
 		d := delta(t, "pods", event.Added, "a")
@@ -60,7 +60,7 @@ func TestTable(t *testing.T) {
 	table := filters.NewTable([]filters.Entry{
 		0: {Sources: []string{"pods"}, Ops: []event.Op{event.Added, event.Updated, event.Deleted}},
 		1: {Sources: []string{"pods", "nodes"}, Ops: []event.Op{event.Updated, event.Updated}, Filter: named("a")},
-		2: {Sources: []string{"nodes"}, Ops: event.Ops(), Filter: failing, Initial: true},
+		2: {Sources: []string{"nodes"}, Ops: event.Ops(), Filter: failing, Existing: true},
 		3: {Sources: []string{"pods", "pods"}, Ops: []event.Op{event.Deselected}, Filter: named("a"), Ready: make(chan struct{})},
 		4: {Sources: []string{"pods"}, Ops: []event.Op{event.Deselected}, Filter: named("a"), Ready: closed},
 	})

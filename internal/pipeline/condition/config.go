@@ -33,7 +33,7 @@ func (c *Conditions) settings(limit *rules.Limit) rules.ConditionConfig {
 	if !c.cfg.HasCondition() {
 		return rules.ConditionConfig{}
 	}
-	settings := rules.ConditionConfig{Sources: c.cfg.Sources, For: c.cfg.When.For, Every: c.cfg.When.Every, Skip: !c.cfg.Existing}
+	settings := rules.ConditionConfig{Sources: c.cfg.Sources, For: c.cfg.When.For, Every: c.cfg.When.Every, Existing: c.cfg.Existing}
 	if c.cfg.Limit.On() && slices.Contains(c.cfg.Ops, event.Entered) { // Left alone is not limited
 		settings.Limit, settings.OnlyEntered = limit, !slices.Contains(c.cfg.Ops, event.Left)
 	}

@@ -42,7 +42,7 @@ func (c *Config) Entry() filters.Entry {
 		sources = nil
 	}
 	return filters.Entry{
-		Sources: sources, Scope: c.Scope, Ops: c.Ops, Initial: c.Existing, Born: c.born,
+		Sources: sources, Scope: c.Scope, Ops: c.Ops, Existing: c.Existing, Born: c.born,
 		Filter: c.Filter, Ready: c.Ready, Allowance: c.Allowance, Keyed: c.keyed(),
 	}
 }
@@ -51,7 +51,7 @@ func (c *Config) Entry() filters.Entry {
 // conditions that track the object are notified, see Pipeline.Admit.
 func (c *Config) conditionEntry() filters.Entry {
 	return filters.Entry{
-		Sources: c.Sources, Scope: c.Scope, Ops: []event.Op{event.Added, event.Updated, event.Sync}, Initial: true, Born: math.MaxInt,
+		Sources: c.Sources, Scope: c.Scope, Ops: []event.Op{event.Added, event.Updated, event.Sync}, Existing: true, Born: math.MaxInt,
 		Filter: c.When.Filter, Ready: c.Ready, Allowance: c.Allowance, Keyed: c.keyed(),
 	}
 }
