@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/spine/trace"
@@ -20,6 +21,7 @@ const root = "../.."
 // TestWay shows that the recording in testdata has the packages of the way that the router takes
 // now. Its calls are not compared: which worker takes a batch, for example, is a matter of time.
 func TestWay(t *testing.T) {
+	effort.AtLeast(t, effort.Full) // all packages of the router are compiled with records
 	text, err := os.ReadFile(recordingOf(root))
 	must.Succeed(t, err)
 	recorded, err := read(bytes.NewReader(text))
