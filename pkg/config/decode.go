@@ -144,12 +144,8 @@ func (d *decoder) unknownKeys(n Node, fields []tags.Field) (guessed []string) {
 		}
 		key := e.value
 		key.at = e.at
-		if key.path == "plugins" { // a key of earlier versions
-			d.problemf(key, "is no key any more: start the router with -plugin-dir FOLDER for each folder of programs, and remove it")
-			continue
-		}
-		if e.key == "was" && strings.HasPrefix(key.path, "routes[") { // a key of earlier versions
-			d.problemf(key, "is no key any more: if the router has not run with this name yet, write id in its place; else remove it")
+		if remedy := former(key.path); remedy != "" {
+			d.problemf(key, "is no key any more: %s", remedy)
 			continue
 		}
 		d.problemf(key, "unknown key%s", similar.Suggest(e.key, known))
@@ -158,6 +154,19 @@ func (d *decoder) unknownKeys(n Node, fields []tags.Field) (guessed []string) {
 		}
 	}
 	return guessed
+}
+
+// former returns the remedy for a key that only earlier versions had; empty: path is none.
+func former(path string) (remedy string) {
+	switch owner, key, _ := strings.Cut(path, "."); {
+	case path == "plugins":
+		return "start the router with -plugin-dir FOLDER for each folder of programs, and remove it"
+	case strings.HasPrefix(owner, "routes[") && key == "was":
+		return "if the router has not run with this name yet, write id in its place; else remove it"
+	case owner == "sinks" && strings.HasSuffix(key, ".file.compress"):
+		return "remove it and set maxFiles: 0, so that logrotate rotates and compresses the file"
+	}
+	return ""
 }
 
 // byDefault sets a field to the default of its tag.

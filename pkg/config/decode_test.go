@@ -146,6 +146,29 @@ func TestDecodeProblems(t *testing.T) {
 	}
 }
 
+// TestFormerKeys: the message about a key of earlier versions names the remedy.
+func TestFormerKeys(t *testing.T) {
+	var c struct {
+		Sinks map[string]struct {
+			File   struct{} `yaml:"file"`
+			Stdout struct{} `yaml:"stdout"`
+		} `yaml:"sinks"`
+		Routes []struct{} `yaml:"routes"`
+	}
+	for text, want := range map[string]string{
+		"plugins: {dirs: [/bin]}":                  "test.yaml:1:1: plugins: is no key any more: start the router with -plugin-dir",
+		"routes: [{was: r}]":                       "test.yaml:1:11: routes[0].was: is no key any more: if the router has not run",
+		"sinks: {log: {file: {compress: zstd}}}":   "test.yaml:1:22: sinks.log.file.compress: is no key any more: remove it and set maxFiles: 0",
+		"sinks: {log: {stdout: {compress: zstd}}}": "test.yaml:1:24: sinks.log.stdout.compress: unknown key",
+	} {
+		n, problems := config.ParseNode("test.yaml", []byte(text))
+		must.Succeed(t, problems.Err())
+		if problems = n.Decode(&c); len(problems) != 1 || !strings.HasPrefix(problems[0].Error(), want) {
+			t.Errorf("%s: %v, want %s", text, problems, want)
+		}
+	}
+}
+
 func TestDecodeIntoNonsense(t *testing.T) {
 	n := node(t, "a: 1")
 	for _, into := range []any{nil, everything{}, (*everything)(nil), new(chan int), new(func())} {

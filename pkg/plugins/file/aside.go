@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -13,75 +12,32 @@ import (
 // stamp is the time format in the name of a rotated file. The names sort by time.
 const stamp = "20060102T150405.000000000Z"
 
-// The suffixes of compressed files.
-const (
-	gzipped = ".gz"
-	zstded  = ".zst"
-)
-
-// aside is a rotated file of a log, compressed or not, or a temporary file of its compression.
-type aside struct {
-	path string // the path before its compression, without rest
-	rest string // empty, gzipped, zstded, or the suffix of a temporary file
-}
-
-func (a *aside) file() string { return a.path + a.rest }
-
-// isWhole reports whether the file contains all lines, compressed or not.
-func (a *aside) isWhole() bool { return a.rest == "" || a.rest == gzipped || a.rest == zstded }
-
 // nameAside returns the name of a rotated file.
 func nameAside(path string, now time.Time) string {
 	ext := filepath.Ext(path)
 	return strings.TrimSuffix(path, ext) + "-" + now.UTC().Format(stamp) + ext
 }
 
-// listAside returns the rotated files of a log, the oldest first. It does not return files with
-// other names.
-func listAside(path string) ([]aside, error) {
-	dir, name := filepath.Split(path)
-	entries, err := os.ReadDir(filepath.Clean(dir))
-	if err != nil {
-		return nil, err
-	}
-	ext := filepath.Ext(name)
-	var all []aside
-	for _, e := range entries {
-		after, isOurs := strings.CutPrefix(e.Name(), strings.TrimSuffix(name, ext)+"-")
-		if !isOurs || len(after) < len(stamp) || !e.Type().IsRegular() {
-			continue
-		}
-		rest, ends := strings.CutPrefix(after[len(stamp):], ext)
-		if _, err := time.Parse(stamp, after[:len(stamp)]); err != nil || !ends {
-			continue
-		}
-		one := aside{filepath.Join(dir, strings.TrimSuffix(e.Name(), rest)), rest}
-		if one.isWhole() || isHalf(rest) {
-			all = append(all, one)
-		}
-	}
-	slices.SortFunc(all, func(a, b aside) int { return strings.Compare(a.file(), b.file()) })
-	return all, nil
-}
-
-// prune removes the oldest rotated files and keeps the given number.
+// prune removes the oldest rotated files and keeps the given number. Files with other names stay,
+// compressed ones too: they belong to the program that compressed them.
 func prune(path string, keep int) error {
-	all, err := listAside(path)
+	dir, name := filepath.Split(path)
+	entries, err := os.ReadDir(filepath.Clean(dir)) // in the order of the names
 	if err != nil {
 		return err
 	}
-	var paths []string
-	for i := range all {
-		if all[i].isWhole() {
-			paths = append(paths, all[i].path)
+	ext := filepath.Ext(name)
+	var rotated []string
+	for _, e := range entries {
+		rest, begins := strings.CutPrefix(e.Name(), strings.TrimSuffix(name, ext)+"-")
+		at, ends := strings.CutSuffix(rest, ext)
+		if _, err := time.Parse(stamp, at); err == nil && begins && ends && e.Type().IsRegular() {
+			rotated = append(rotated, filepath.Join(dir, e.Name()))
 		}
 	}
-	paths = slices.Compact(paths)
-	for _, old := range paths[:max(0, len(paths)-keep)] {
-		for _, rest := range []string{"", gzipped, zstded} {
-			if err := os.Remove(old + rest); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
+	for _, oldest := range rotated[:max(0, len(rotated)-keep)] {
+		if err := os.Remove(oldest); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 	}
 	return nil

@@ -27,7 +27,6 @@ type sinkConfig struct {
 	Path     string      `yaml:"path,required,written" doc:"Path of the file. Its folder must exist."`
 	MaxSize  config.Size `yaml:"maxSize" default:"100Mi" min:"4Ki" doc:"Maximum size of the file. When it is reached, the file is rotated: its new name contains the time. A larger write gets a file of its own."`
 	MaxFiles int         `yaml:"maxFiles" default:"10" min:"0" doc:"Number of rotated files that are kept. Beyond it the oldest is removed. 0: no rotation, the file grows."`
-	Compress string      `yaml:"compress" default:"none" enum:"none gzip zstd" doc:"Compression of rotated files, in the background: gzip (.gz) or zstd (.zst)."`
 	Fsync    bool        `yaml:"fsync" doc:"An event is delivered when it is on the disk, and not only in the system's memory."`
 }
 
@@ -39,7 +38,6 @@ func Kind() plugins.SinkKind {
 		Example: `path: /var/log/deltarouter/events.jsonl
 maxSize: 100Mi
 maxFiles: 10
-compress: zstd
 fsync: false
 `,
 	}}}
@@ -51,9 +49,8 @@ type kind struct {
 
 var _ plugins.Prober = kind{}
 
-func newSink(ctx context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
-	l := &log{cfg: c, now: time.Now, compressor: newCompressor(ctx, c, env.Log)}
-	return &sink{name: env.Name, lock: make(chan struct{}, 1), log: l}, nil
+func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
+	return &sink{name: env.Name, lock: make(chan struct{}, 1), log: &log{cfg: c, now: time.Now}}, nil
 }
 
 type sink struct {
@@ -117,10 +114,8 @@ func (s *sink) undelivered(ends []int, n int, err error) []error {
 	return errs
 }
 
-// Close implements [plugins.Sink]. It waits for a running write, but interrupts a compression: the
-// next start completes it.
+// Close implements [plugins.Sink]. It waits for a running write.
 func (s *sink) Close(ctx context.Context) error {
-	s.log.compressor.close()
 	select {
 	case s.lock <- struct{}{}:
 	case <-ctx.Done():

@@ -4,14 +4,11 @@ package file_test
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,11 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/plugins/file"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -167,37 +162,4 @@ func TestTwoSinks(t *testing.T) {
 	must.Report(t, first.Close(t.Context()))
 	write(t, second, numbered(2, 1))
 	equal(t, "the file", ids(t, path), count(0, 3))
-}
-
-// TestFullDiskAtCompression: a rotated file stays unchanged while there is no space for its
-// compression, no temporary file stays, and it is compressed when there is space.
-func TestFullDiskAtCompression(t *testing.T) {
-	// Guarantee: rotation-crash
-	if !full(t) {
-		return
-	}
-	dir := t.TempDir()
-	var lines []byte
-	for _, e := range numbered(0, 2000) {
-		e.Subject = rand.Text() + rand.Text() // hardly compressible
-		lines = append(e.AppendJSON(lines), '\n')
-	}
-	must.Succeed(t, os.WriteFile(filepath.Join(dir, asideName), lines, 0o600))
-	said := make(chan string, 100)
-	s, err := file.Kind().Open(t.Context(), plugintest.Node(t, fmt.Sprintf("{path: %q, compress: zstd}", filepath.Join(dir, "events.jsonl"))),
-		plugins.SinkEnv{Env: plugins.Env{Name: "log", Log: slog.New(slog.NewTextHandler(lineWriter(said), nil)), Metrics: metrics.New()}})
-	must.Succeed(t, err)
-	room(t, 20<<10)
-	write(t, s, numbered(2000, 1))
-	if got := <-said; !strings.Contains(got, "could not be compressed") {
-		t.Errorf("the log says %q", got)
-	}
-	must.Report(t, s.Close(t.Context()))
-	if got := names(t, dir); !slices.Equal(got, []string{asideName, "events.jsonl"}) {
-		t.Errorf("there are %v", got)
-	}
-	room(t, 1<<62)
-	write(t, open(t, fmt.Sprintf("{path: %q, compress: zstd}", filepath.Join(dir, "events.jsonl"))), numbered(2001, 1))
-	soon(t, "it to be compressed", func() bool { return compressed(t, dir, ".zst") })
-	equal(t, "all files", everything(t, dir), count(0, 2002))
 }

@@ -19,11 +19,10 @@ const maxLine = 64 << 20
 
 // log is a file of lines. One goroutine uses it at a time.
 type log struct {
-	cfg        sinkConfig
-	now        func() time.Time
-	compressor *compressor // nil: compression is off
-	file       *os.File    // nil: no file is open
-	torn       bool        // the file may end with a partial line
+	cfg  sinkConfig
+	now  func() time.Time
+	file *os.File // nil: no file is open
+	torn bool     // the file may end with a partial line
 }
 
 // append writes lines. ends are the offsets of their ends. n is the number of bytes that were
@@ -115,7 +114,6 @@ func (l *log) open() (err error) {
 	if l.cfg.Fsync {
 		err = syncFolder(l.cfg.Path)
 	}
-	l.compressor.look() // the lock excludes other writers now
 	return err
 }
 
