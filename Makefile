@@ -36,24 +36,24 @@ run: bin/router bin/sandbox ## run config.yaml on a temporary cluster, or with C
 
 bin/router: # go looks for changes by itself
 	@sh hack/jsengine.sh
-	@CGO_ENABLED=0 sh hack/progress.sh bin/router go build -trimpath -tags $(TAGS) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/router ./cmd/router
+	@CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/router ./cmd/router
 
 # A file, not a phony target: go needs seconds to check thousands of packages of Kubernetes for
 # changes.
 bin/sandbox: $(shell find sandbox -name '*_test.go' -prune -o -type f -print)
 	@echo "bin/sandbox is a Kubernetes API server with its etcd; the first build takes some minutes"
-	@CGO_ENABLED=0 sh hack/progress.sh bin/sandbox go build -C sandbox -trimpath -ldflags '-s -w' -o ../bin/sandbox .
+	@CGO_ENABLED=0 go build -C sandbox -trimpath -ldflags '-s -w' -o ../bin/sandbox .
 	@touch $@ # go leaves the file unchanged after changes of comments or times
 
 # The oldest Kubernetes that can be built from published Go modules. sandbox/oldest.mod is not in
 # MODULES: `go mod tidy` does not know it. The tag selects the code for its API.
 bin/sandbox-oldest: $(shell find sandbox -name '*_test.go' -prune -o -type f -print)
 	@echo "bin/sandbox-oldest is a Kubernetes API server; the first build takes some minutes"
-	@CGO_ENABLED=0 sh hack/progress.sh $@ go build -C sandbox -trimpath -modfile=oldest.mod -tags kubernetes130 -ldflags '-s -w' -o ../$@ .
+	@CGO_ENABLED=0 go build -C sandbox -trimpath -modfile=oldest.mod -tags kubernetes130 -ldflags '-s -w' -o ../$@ .
 	@touch $@ # go leaves the file unchanged after changes of comments or times
 
 bin/keyless: # verifies keyless signatures and writes plugins.lock
-	@CGO_ENABLED=0 sh hack/progress.sh bin/keyless go build -C keyless -trimpath -ldflags '-s -w' -o ../bin/keyless .
+	@CGO_ENABLED=0 go build -C keyless -trimpath -ldflags '-s -w' -o ../bin/keyless .
 
 test: build ## run the tests of all packages and SDKs, and a few against a real API server
 	@sh hack/python.sh
@@ -139,4 +139,4 @@ bin/actionlint: tools/actionlint/go.mod
 # One binary per version: a new pinned version is built again.
 $(GOLANGCI):
 	@rm -f bin/golangci-lint-*
-	@CGO_ENABLED=0 sh hack/progress.sh $@ go build -C tools -trimpath -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@CGO_ENABLED=0 go build -C tools -trimpath -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
