@@ -229,6 +229,6 @@ func (c *Chains) Saved() {
 		byRoute[p.route] = append(byRoute[p.route], p.letter)
 	}
 	for r, deadLetters := range byRoute {
-		r.redeliveries.remove(timeContext{}, deadLetters)
+		r.redeliveries.remove(background(), deadLetters)
 	}
 }

@@ -234,7 +234,7 @@ func (s *Rescan) lanes(ends func(known *rules.Condition) bool) map[queue.Key]que
 	r.mu.Unlock()
 	lanes := make(map[queue.Key]queue.Key, len(deletes))
 	for _, d := range deletes {
-		lanes[queue.ObjectKey(d)] = r.Config().Leaves(timeContext{}, d).Lane
+		lanes[queue.ObjectKey(d)] = r.Config().Leaves(background(), d).Lane
 	}
 	return lanes
 }

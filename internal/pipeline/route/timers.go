@@ -1,7 +1,7 @@
 package route
 
 import (
-	"time"
+	"context"
 
 	"github.com/deltarouter/deltarouter/internal/rules"
 )
@@ -24,7 +24,7 @@ func (r *Conditions) fireCondition(c *rules.Condition) bool {
 		return true
 	}
 
-	v := cfg.Verdict(timeContext{}, d, matched())
+	v := cfg.Verdict(background(), d, matched())
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,7 +50,7 @@ func (r *Conditions) HoldDue(a *rules.DeleteHold) {
 // in the meantime. The keys are evaluated without the lock.
 func (r *Conditions) fireHold(a *rules.DeleteHold) bool {
 	c := r.Config()
-	v := c.Verdict(timeContext{}, a.Delta(), matched())
+	v := c.Verdict(background(), a.Delta(), matched())
 	exists := c.When.Object != nil && c.When.Object(a.Delta().Source, a.Delta().Key()) != nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,18 +110,6 @@ func (c *Config) waitCaughtUp() bool {
 	return true
 }
 
-// timeContext is the context of evaluations that a timer begins: it never ends and carries no
-// values.
-type timeContext struct{}
-
-// Deadline implements context.Context.
-func (timeContext) Deadline() (at time.Time, ok bool) { return at, false }
-
-// Done implements context.Context.
-func (timeContext) Done() <-chan struct{} { return nil }
-
-// Err implements context.Context.
-func (timeContext) Err() error { return nil }
-
-// Value implements context.Context.
-func (timeContext) Value(any) any { return nil }
+// background returns the context of work that no caller has begun: an evaluation when a timer fires,
+// or the removal of dead letters after a write of the checkpoint.
+func background() context.Context { return context.Background() } //nolint:forbidigo // see above
