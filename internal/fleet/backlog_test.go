@@ -3,12 +3,14 @@ package fleet_test
 import (
 	"context"
 	"testing"
+
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 )
 
 // TestBacklog: the number of messages is without the lead record, and unknown at the end.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
-	s := serve(t, nil)
+	s := embedded.Start(t, nil)
 	c := connect(t, "{servers: ["+s.ClientURL()+"]}")
 	type report struct {
 		messages uint64

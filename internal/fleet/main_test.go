@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/deltarouter/deltarouter/internal/fleet"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/test/effort"
@@ -22,31 +20,6 @@ func TestMain(m *testing.M) {
 
 // patience limits the wait of a test. A successful test does not wait so long.
 const patience = time.Minute
-
-// serve starts a server with JetStream. change may modify its options.
-func serve(t *testing.T, change func(*server.Options)) *server.Server {
-	t.Helper()
-	options := &server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 30,
-	}
-	if change != nil {
-		change(options)
-	}
-	s, err := server.NewServer(options)
-	must.Succeed(t, err)
-	s.Start()
-	t.Cleanup(func() { stop(s) })
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server does not start")
-	}
-	return s
-}
-
-func stop(s *server.Server) {
-	s.Shutdown()
-	s.WaitForShutdown()
-}
 
 // section returns the section `fleet` of a configuration. nats is the mapping below nats, and keys
 // that below keys, if any.

@@ -18,6 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fleet"
 	"github.com/deltarouter/deltarouter/internal/fleet/fence"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 )
 
 // restricted starts a server with a user for each text of permissions, called u0, u1 and so on, and
@@ -33,7 +34,7 @@ func restricted(t *testing.T, permissions ...string) *server.Server {
 	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	options, err := server.ProcessConfigFile(file)
 	must.Succeed(t, err)
-	return serve(t, func(o *server.Options) { *o = *options; o.NoLog, o.NoSigs = true, true })
+	return embedded.Start(t, func(o *server.Options) { *o = *options; o.NoLog, o.NoSigs = true, true })
 }
 
 // as returns the mapping below nats for a user of the server.
@@ -105,7 +106,7 @@ func TestPermissionsNeeded(t *testing.T) {
 // stream is still there.
 func TestProbeChangesNothing(t *testing.T) {
 	t.Parallel()
-	s := serve(t, nil)
+	s := embedded.Start(t, nil)
 	c := connect(t, "{servers: ["+s.ClientURL()+"]}")
 	must.Succeed(t, c.Ensure(t.Context()))
 	n := c.Names

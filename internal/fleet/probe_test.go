@@ -15,6 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fleet"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 )
 
 // TestProbe: each condition of the servers that the fleet cannot work with is reported with its
@@ -32,7 +33,7 @@ func TestProbe(t *testing.T) {
 		{"no cluster", nil, func(f *config.Fleet) { f.Replicas = 3 }, "is not in a cluster, and fleet.replicas is 3: set it to 1, or name the servers of a cluster"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := serve(t, test.change)
+			s := embedded.Start(t, test.change)
 			f := section(t, "{servers: ["+s.ClientURL()+"]}")
 			if test.fleet != nil {
 				test.fleet(f)
@@ -48,7 +49,7 @@ func TestProbe(t *testing.T) {
 // TestProbeLimits: the limits of the account are compared with the need.
 func TestProbeLimits(t *testing.T) {
 	t.Parallel()
-	s := serve(t, nil)
+	s := embedded.Start(t, nil)
 	limits := func(l map[string]server.JetStreamAccountLimits) {
 		t.Helper()
 		account, err := s.LookupAccount(server.DEFAULT_GLOBAL_ACCOUNT)
@@ -84,7 +85,7 @@ func TestProbeLimits(t *testing.T) {
 // TestUnreachable: the error of servers that cannot be used has the reason.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	s := serve(t, func(o *server.Options) { o.Username, o.Password = "router", "s3cret" })
+	s := embedded.Start(t, func(o *server.Options) { o.Username, o.Password = "router", "s3cret" })
 	url := s.ClientURL()
 	for _, test := range []struct{ name, nats, want string }{
 		{"no file", "{servers: [" + url + "], credentials: {creds: {file: /none}}}", "fleet.nats.credentials.creds: secret file /none cannot be read"},
@@ -98,7 +99,7 @@ func TestUnreachable(t *testing.T) {
 			}
 		})
 	}
-	stop(s)
+	embedded.Stop(s)
 	_, err := fleet.Probe(t.Context(), section(t, "{servers: ["+url+"]}"), fleet.Member)
 	must.Fail(t, err, "connection refused")
 }
@@ -108,14 +109,14 @@ func TestRenewedCredentials(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "password")
 	must.Succeed(t, os.WriteFile(file, []byte("old\n"), 0o600))
-	s := serve(t, func(o *server.Options) { o.Username, o.Password = "router", "old" })
+	s := embedded.Start(t, func(o *server.Options) { o.Username, o.Password = "router", "old" })
 	url, port := s.ClientURL(), s.Addr().(*net.TCPAddr).Port
 	c := connect(t, fmt.Sprintf("{servers: [%q], credentials: {user: router, password: {file: %q}}}", url, file))
 	must.Succeed(t, c.Ready(t.Context()))
 	lost := c.NATS.StatusChanged(nats.RECONNECTING)
-	stop(s)
+	embedded.Stop(s)
 	<-lost
 	must.Succeed(t, os.WriteFile(file, []byte("renewed\n"), 0o600))
-	serve(t, func(o *server.Options) { o.Port, o.Username, o.Password = port, "router", "renewed" })
+	embedded.Start(t, func(o *server.Options) { o.Port, o.Username, o.Password = port, "router", "renewed" })
 	must.Succeed(t, c.Ready(t.Context()))
 }

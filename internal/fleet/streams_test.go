@@ -12,12 +12,13 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/fleet"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 )
 
 // TestEnsure: the streams are made once, and as buckets they are usable with nats.go.
 func TestEnsure(t *testing.T) {
 	t.Parallel()
-	s := serve(t, nil)
+	s := embedded.Start(t, nil)
 	c := connect(t, "{servers: ["+s.ClientURL()+"]}")
 	for range 2 {
 		must.Succeed(t, c.Ensure(t.Context()))
@@ -47,7 +48,7 @@ func TestEnsure(t *testing.T) {
 // TestDifferences: an existing stream is never changed, and the message names each difference.
 func TestDifferences(t *testing.T) {
 	t.Parallel()
-	s := serve(t, nil)
+	s := embedded.Start(t, nil)
 	c := connect(t, "{servers: ["+s.ClientURL()+"]}")
 	must.Succeed(t, c.Ensure(t.Context()))
 	change := func(name string, change func(*jetstream.StreamConfig)) {
@@ -82,7 +83,7 @@ func TestDifferences(t *testing.T) {
 // TestAnother: a stream of another program with the same subjects is an error that names it.
 func TestAnother(t *testing.T) {
 	t.Parallel()
-	s := serve(t, nil)
+	s := embedded.Start(t, nil)
 	c := connect(t, "{servers: ["+s.ClientURL()+"]}")
 	_, err := c.JS.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ALL", Subjects: []string{"dr.>"}})
 	must.Succeed(t, err)
@@ -92,14 +93,14 @@ func TestAnother(t *testing.T) {
 // TestConnect: a connection is made although no server is there, and becomes ready with it.
 func TestConnect(t *testing.T) {
 	t.Parallel()
-	s := serve(t, nil)
+	s := embedded.Start(t, nil)
 	url, port := s.ClientURL(), s.Addr().(*net.TCPAddr).Port
-	stop(s)
+	embedded.Stop(s)
 	c := connect(t, "{servers: ["+url+"]}")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	must.Fail(t, c.Ready(ctx), "NATS cannot be reached")
-	serve(t, func(o *server.Options) { o.Port = port })
+	embedded.Start(t, func(o *server.Options) { o.Port = port })
 	must.Succeed(t, c.Ready(t.Context()))
 	must.Succeed(t, c.Ensure(t.Context()))
 }

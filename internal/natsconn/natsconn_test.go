@@ -21,6 +21,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
@@ -28,24 +29,6 @@ func TestMain(m *testing.M) { leaks.Main(m) }
 
 // patience limits the wait of a test. A successful test does not wait so long.
 const patience = time.Minute
-
-// serve starts a server, which ends with the test.
-func serve(t *testing.T, change func(*server.Options)) *server.Server {
-	t.Helper()
-	options := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true}
-	change(options)
-	s, err := server.NewServer(options)
-	must.Succeed(t, err)
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server does not start")
-	}
-	return s
-}
 
 // settings returns the settings of a section nats.
 func settings(t *testing.T, text string) natsconn.Settings {
@@ -100,7 +83,7 @@ func TestRevoked(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "secret")
 			options, content := test.user("first-secret")
-			s := serve(t, func(o *server.Options) { o.Users, o.Authorization = options.Users, options.Authorization })
+			s := embedded.Start(t, func(o *server.Options) { o.Users, o.Authorization = options.Users, options.Authorization })
 			write(t, file, content)
 			config := settings(t, "{servers: ["+s.ClientURL()+"], credentials: "+strings.Replace(test.credentials, "FILE", file, 1)+"}")
 			refused := make(chan error, 100)
@@ -136,7 +119,7 @@ func TestNKey(t *testing.T) {
 	must.Succeed(t, err)
 	seed, err := pair.Seed()
 	must.Succeed(t, err)
-	s := serve(t, func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} })
+	s := embedded.Start(t, func(o *server.Options) { o.Nkeys = []*server.NkeyUser{{Nkey: public}} })
 	file := filepath.Join(t.TempDir(), "seed")
 	config := settings(t, "{servers: ["+s.ClientURL()+"], credentials: {nkey: {file: "+file+"}}}")
 	_, err = config.Options()
@@ -157,7 +140,7 @@ func TestTLS(t *testing.T) {
 	certificate, authority := web.TLS.Certificates[0], filepath.Join(t.TempDir(), "ca.crt")
 	web.Close()
 	write(t, authority, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})))
-	s := serve(t, func(o *server.Options) {
+	s := embedded.Start(t, func(o *server.Options) {
 		o.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 	})
 	url := strings.Replace(s.ClientURL(), "nats://", "tls://", 1)

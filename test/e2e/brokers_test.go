@@ -10,15 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	collector "go.opentelemetry.io/proto/otlp/collector/logs/v1"
 	"google.golang.org/grpc"
 
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 	"github.com/deltarouter/deltarouter/test/routertest"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 	"github.com/deltarouter/deltarouter/test/sinktest"
@@ -33,18 +31,8 @@ type broker struct {
 
 func natsBroker(t *testing.T) *broker {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
-	must.Succeed(t, err)
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(time.Minute) {
-		t.Fatal("the NATS server does not start")
-	}
-	conn, err := nats.Connect(s.ClientURL())
-	must.Succeed(t, err)
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	must.Succeed(t, err)
+	s := embedded.Start(t, nil)
+	js := embedded.JetStream(t, s)
 	return &broker{sinktest.NewWire(t, ""), s.Addr().String(), func() (all []string) {
 		stream, err := js.Stream(t.Context(), "k8s")
 		if err != nil {

@@ -26,20 +26,6 @@ const patience = 2 * time.Minute
 
 const stream = "W"
 
-func serve(t *testing.T) *server.Server {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-	})
-	must.Succeed(t, err)
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server does not start")
-	}
-	return s
-}
-
 // gate lets the actions of a process through, unless the process stands still.
 type gate struct {
 	mu     sync.Mutex

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/fleet/owner"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 )
 
 // graveyard handles messages at once, except the one that ends its worker.
@@ -77,7 +78,7 @@ func (*victim) Close() {}
 func TestPoison(t *testing.T) {
 	// Guarantee: workers-poison
 	t.Parallel()
-	s := serve(t)
+	s := embedded.Start(t, nil)
 	conn, js := connect(t, s, &gate{})
 	defer conn.Close()
 	setup(t, js)

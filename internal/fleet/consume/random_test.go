@@ -19,6 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fleet/owner"
 	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 )
 
 const (
@@ -200,7 +201,7 @@ func (h *handling) handle(lane chan *Message) {
 func TestRandom(t *testing.T) {
 	// Guarantee: workers-deliver
 	t.Parallel()
-	s := serve(t)
+	s := embedded.Start(t, nil)
 	conn, js := connect(t, s, &gate{})
 	defer conn.Close()
 	setup(t, js)

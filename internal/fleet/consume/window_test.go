@@ -8,6 +8,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/fleet/owner"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 )
 
 // assembler handles messages with parts: the body of a part is "more", that of the last one is not.
@@ -41,7 +42,7 @@ func (a *assembler) messages() int { a.mu.Lock(); defer a.mu.Unlock(); return le
 // bound of the others is as before.
 func TestManyParts(t *testing.T) {
 	t.Parallel()
-	s := serve(t)
+	s := embedded.Start(t, nil)
 	conn, js := connect(t, s, &gate{})
 	defer conn.Close()
 	setup(t, js)

@@ -12,6 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fleet/fence"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/natstest"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
@@ -29,7 +30,7 @@ func publish(ctx context.Context, p *fence.Publisher, b []*nats.Msg) <-chan erro
 func TestAnswerLost(t *testing.T) {
 	// Guarantee: fleet-fenced
 	t.Parallel()
-	server := start(t, nil)
+	server := embedded.Start(t, nil)
 	s := stream(t, connect(t, server.ClientURL()), 1)
 	wire := sinktest.NewWire(t, server.Addr().String())
 	p := open(t, connect(t, wire.Addr().String()), "first")
@@ -47,7 +48,7 @@ func TestAnswerLost(t *testing.T) {
 // messages and is stored too.
 func TestAnswerNotAwaited(t *testing.T) {
 	t.Parallel()
-	server := start(t, nil)
+	server := embedded.Start(t, nil)
 	s := stream(t, connect(t, server.ClientURL()), 1)
 	wire := sinktest.NewWire(t, server.Addr().String())
 	p := open(t, connect(t, wire.Addr().String()), "first")
@@ -68,7 +69,7 @@ func TestAnswerNotAwaited(t *testing.T) {
 // The connection breaks at each place of a batch. It is stored once.
 func TestConnectionBreaks(t *testing.T) {
 	t.Parallel()
-	server := start(t, nil)
+	server := embedded.Start(t, nil)
 	s := stream(t, connect(t, server.ClientURL()), 1)
 	wire := sinktest.NewWire(t, server.Addr().String())
 	p := open(t, connect(t, wire.Addr().String()), "first")
@@ -97,7 +98,7 @@ func TestConnectionBreaks(t *testing.T) {
 // Open does not depose itself.
 func TestOpenBreaks(t *testing.T) {
 	t.Parallel()
-	server := start(t, nil)
+	server := embedded.Start(t, nil)
 	s := stream(t, connect(t, server.ClientURL()), 1)
 	wire := sinktest.NewWire(t, server.Addr().String())
 	conn := connect(t, wire.Addr().String())

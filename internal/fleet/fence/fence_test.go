@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/fleet/fence"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 )
 
 func head(all []string) []string { return all[:min(len(all), 12)] }
@@ -32,7 +33,7 @@ func equal(t *testing.T, got, want []string) {
 func TestDeposed(t *testing.T) {
 	// Guarantee: fleet-fenced
 	t.Parallel()
-	conn := connect(t, start(t, nil).ClientURL())
+	conn := connect(t, embedded.Start(t, nil).ClientURL())
 	s := stream(t, conn, 1)
 	first := open(t, conn, "first")
 	_, err := first.Publish(patient(t), batch("a", 3), nil)
@@ -68,7 +69,7 @@ func TestDeposed(t *testing.T) {
 func TestDeposedInFlight(t *testing.T) {
 	// Guarantee: fleet-fenced
 	t.Parallel()
-	conn := connect(t, start(t, nil).ClientURL())
+	conn := connect(t, embedded.Start(t, nil).ClientURL())
 	s := stream(t, conn, 1)
 	var all sync.WaitGroup
 	var want []string
@@ -107,7 +108,7 @@ func TestDeposedInFlight(t *testing.T) {
 // A stream that does not exist yet, or no longer, has no responders.
 func TestStreamMissing(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, start(t, nil).ClientURL())
+	conn := connect(t, embedded.Start(t, nil).ClientURL())
 	opened := make(chan *fence.Publisher, 1)
 	go func() {
 		p, _, err := fence.Open(patient(t), config(conn, "first"))
@@ -158,7 +159,7 @@ func TestStreamMissing(t *testing.T) {
 // A purge by subject keeps the lead record, and the publisher goes on.
 func TestPurge(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, start(t, nil).ClientURL())
+	conn := connect(t, embedded.Start(t, nil).ClientURL())
 	s := stream(t, conn, 1)
 	p := open(t, conn, "first")
 	_, err := p.Publish(patient(t), batch("a", 3), nil)
@@ -179,7 +180,7 @@ func TestPurge(t *testing.T) {
 // The batches of concurrent callers are not mixed, and each caller's are in its order.
 func TestConcurrentCallers(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, start(t, nil).ClientURL())
+	conn := connect(t, embedded.Start(t, nil).ClientURL())
 	s := stream(t, conn, 1)
 	p := open(t, conn, "first")
 	var all sync.WaitGroup
@@ -214,7 +215,7 @@ func TestConcurrentCallers(t *testing.T) {
 // A batch that the server refuses for good does not end the publisher.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, start(t, func(o *server.Options) { o.MaxPayload = 1 << 20 }).ClientURL())
+	conn := connect(t, embedded.Start(t, func(o *server.Options) { o.MaxPayload = 1 << 20 }).ClientURL())
 	s := stream(t, conn, 1)
 	p := open(t, conn, "first")
 	large := []*nats.Msg{{Subject: "w.m", Data: make([]byte, 2<<20)}}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -30,31 +29,6 @@ func patient(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// start starts a server with JetStream. change may modify its options.
-func start(t *testing.T, change func(*server.Options)) *server.Server {
-	t.Helper()
-	options := &server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 64 << 20,
-	}
-	if change != nil {
-		change(options)
-	}
-	s, err := server.NewServer(options)
-	must.Succeed(t, err)
-	s.Start()
-	t.Cleanup(func() { stop(s) })
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server does not start")
-	}
-	return s
-}
-
-func stop(s *server.Server) {
-	s.Shutdown()
-	s.WaitForShutdown()
 }
 
 func connect(t *testing.T, url string) *nats.Conn {

@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 )
 
 // fleet is some Owners on one server.
@@ -31,7 +32,7 @@ type fleet struct {
 }
 
 func newFleet(t *testing.T) *fleet {
-	js := connect(t)
+	js := embedded.JetStream(t, embedded.Start(t, nil))
 	return &fleet{
 		t: t, own: bucket(t, js, "own"), members: bucket(t, js, "members"), owners: map[Partition]string{}, moved: make(chan struct{}),
 		empty: func(context.Context, string, uint64) (bool, error) { return true, nil },

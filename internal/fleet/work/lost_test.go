@@ -14,12 +14,13 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fleet/work"
 	"github.com/deltarouter/deltarouter/test/logged"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
 // The stream is deleted while the leader runs: it is made again, and later events are stored.
 func TestOutboxStreamDeleted(t *testing.T) {
-	conn := connect(t, serve(t).Addr().String())
+	conn := connect(t, embedded.Start(t, nil).Addr().String())
 	o := leader(t, conn, "a")
 	s := o.Sink(work.Route{ID: "r", Hash: "h", Partitions: 1})
 	write(t, s, events(t, "r", 1, "x"))
@@ -31,7 +32,7 @@ func TestOutboxStreamDeleted(t *testing.T) {
 // The bucket with the entry of a route is made again: the entry is written again, behind the
 // generations that have messages.
 func TestOutboxEntryLost(t *testing.T) {
-	conn := connect(t, serve(t).Addr().String())
+	conn := connect(t, embedded.Start(t, nil).Addr().String())
 	write(t, leader(t, conn, "a").Sink(work.Route{ID: "r", Hash: "h", Partitions: 4}), events(t, "r", 1, "x"))
 	o := leader(t, conn, "b")
 	s := o.Sink(work.Route{ID: "r", Hash: "h", Partitions: 1})
@@ -52,7 +53,7 @@ func TestOutboxEntryLost(t *testing.T) {
 
 // The sinks are unavailable while the stream has settings with which it loses messages.
 func TestOutboxRefuse(t *testing.T) {
-	conn := connect(t, serve(t).Addr().String())
+	conn := connect(t, embedded.Start(t, nil).Addr().String())
 	o := leader(t, conn, "a")
 	s := o.Sink(work.Route{ID: "r", Hash: "h", Partitions: 1})
 	write(t, s, events(t, "r", 1, "x"))
@@ -72,7 +73,7 @@ func TestOutboxRefuse(t *testing.T) {
 // may be those of the leader before.
 func TestOutboxPurged(t *testing.T) {
 	// Guarantee: fleet-streams-altered
-	conn := connect(t, serve(t).Addr().String())
+	conn := connect(t, embedded.Start(t, nil).Addr().String())
 	write(t, leader(t, conn, "a").Sink(work.Route{ID: "r", Hash: "h", Partitions: 1}), events(t, "r", 1, "x"))
 	var log logged.Buffer
 	o := work.NewOutbox(work.OutboxConfig{Conn: conn, Holder: "b", Log: slog.New(slog.NewTextHandler(&log, nil))})
@@ -109,7 +110,7 @@ func TestOutboxPurged(t *testing.T) {
 // All messages of a route are counted, also if more keys wait than one answer of the server has:
 // the generations of an entry that is made again come from the same answers.
 func TestWaitingManyKeys(t *testing.T) {
-	conn := connect(t, serve(t).Addr().String())
+	conn := connect(t, embedded.Start(t, nil).Addr().String())
 	must.Succeed(t, conn.Ensure(patient(t)))
 	const keys = 100_500
 	for n := range keys - 1 {
@@ -129,7 +130,7 @@ func TestWaitingManyKeys(t *testing.T) {
 // it, or the deltas of before are not handled.
 func TestOutboxWithdrawn(t *testing.T) {
 	// Guarantee: workers-config
-	conn := connect(t, serve(t).Addr().String())
+	conn := connect(t, embedded.Start(t, nil).Addr().String())
 	hash := func() string {
 		record, err := owner.Announced(patient(t), conn.NATS, conn.Names.Owners(), fleet.Token("r"))
 		must.Succeed(t, err)

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltarouter/deltarouter/internal/fleet"
@@ -20,6 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/test/logged"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
@@ -30,24 +30,6 @@ func patient(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-func serve(t *testing.T) *server.Server {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 1 << 30,
-	})
-	must.Succeed(t, err)
-	s.Start()
-	t.Cleanup(func() {
-		s.Shutdown()
-		s.WaitForShutdown()
-	})
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server does not start")
-	}
-	return s
 }
 
 func connect(t *testing.T, address string) *fleet.Conn {
@@ -140,7 +122,7 @@ func expect(t *testing.T, conn *fleet.Conn, want ...string) {
 // Concurrent routes: each key is in one partition and in order, and nothing is lost.
 func TestOutbox(t *testing.T) {
 	// Guarantee: workers-key-order
-	conn := connect(t, serve(t).Addr().String())
+	conn := connect(t, embedded.Start(t, nil).Addr().String())
 	o := leader(t, conn, "a")
 	var all sync.WaitGroup
 	for r := range 4 {
@@ -181,7 +163,7 @@ func TestOutbox(t *testing.T) {
 func TestOutboxUnavailable(t *testing.T) {
 	// Guarantee: workers-once
 	// Guarantee: workers-nats-gone
-	nats := serve(t)
+	nats := embedded.Start(t, nil)
 	wire := sinktest.NewWire(t, nats.Addr().String())
 	o := leader(t, connect(t, wire.Addr().String()), "a")
 	direct := connect(t, nats.Addr().String())
@@ -208,7 +190,7 @@ func TestOutboxUnavailable(t *testing.T) {
 
 // A Write that is cancelled before its events were sent stores nothing.
 func TestOutboxCancelled(t *testing.T) {
-	nats := serve(t)
+	nats := embedded.Start(t, nil)
 	conn := connect(t, nats.Addr().String())
 	o := work.NewOutbox(work.OutboxConfig{Conn: conn, Holder: "a", Log: slog.New(slog.DiscardHandler)})
 	s := o.Sink(work.Route{ID: "r", Hash: "h", Partitions: 1})
@@ -237,7 +219,7 @@ func TestOutboxCancelled(t *testing.T) {
 
 // Another member opens the stream: the outbox stores nothing more and says so.
 func TestOutboxDeposed(t *testing.T) {
-	conn := connect(t, serve(t).Addr().String())
+	conn := connect(t, embedded.Start(t, nil).Addr().String())
 	first := leader(t, conn, "a")
 	s := first.Sink(work.Route{ID: "r", Hash: "h", Partitions: 1})
 	write(t, s, events(t, "r", 1, "x"))
@@ -257,7 +239,7 @@ func TestOutboxDeposed(t *testing.T) {
 // Another number of partitions is another generation, also for a Write of the sink before.
 func TestOutboxGenerations(t *testing.T) {
 	// Guarantee: workers-key-order
-	conn := connect(t, serve(t).Addr().String())
+	conn := connect(t, embedded.Start(t, nil).Addr().String())
 	o := leader(t, conn, "a")
 	old := o.Sink(work.Route{ID: "r", Hash: "h", Partitions: 1})
 	write(t, old, events(t, "r", 1, "x"))
@@ -273,7 +255,7 @@ func TestOutboxGenerations(t *testing.T) {
 // A leader that starts with a route that had workers before says that deltas wait for these, until
 // none does.
 func TestOutboxLeftOver(t *testing.T) {
-	conn := connect(t, serve(t).Addr().String())
+	conn := connect(t, embedded.Start(t, nil).Addr().String())
 	first := leader(t, conn, "a")
 	for _, r := range []string{"r", "kept", "done"} {
 		write(t, first.Sink(work.Route{ID: r, Hash: "h", Partitions: 1}), events(t, r, 1, "x", "y"))
@@ -305,7 +287,7 @@ func TestOutboxLeftOver(t *testing.T) {
 
 // An event that is too large is rejected, and the others are stored; one in parts is whole.
 func TestOutboxSizes(t *testing.T) {
-	conn := connect(t, serve(t).Addr().String())
+	conn := connect(t, embedded.Start(t, nil).Addr().String())
 	o := leader(t, conn, "a")
 	s := o.Sink(work.Route{ID: "r", Hash: "h", Partitions: 1, Made: true})
 	all := events(t, "r", 1, "small", "parts", "large", "last")

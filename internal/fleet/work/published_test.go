@@ -6,6 +6,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/fleet/work"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 )
 
 // A new leader begins with an older checkpoint than the leader before: the events that are in the
@@ -13,7 +14,7 @@ import (
 // dead letter is.
 func TestPublishedBefore(t *testing.T) {
 	// Guarantee: workers-once
-	conn := connect(t, serve(t).Addr().String())
+	conn := connect(t, embedded.Start(t, nil).Addr().String())
 	route := work.Route{ID: "r", Hash: "h", Partitions: 1}
 	var want []string
 	var all [][]event.Event
@@ -46,7 +47,7 @@ func TestPublishedBefore(t *testing.T) {
 
 // A new leader reads the lists of all batches.
 func TestPublishedLists(t *testing.T) {
-	conn := connect(t, serve(t).Addr().String())
+	conn := connect(t, embedded.Start(t, nil).Addr().String())
 	route := work.Route{ID: "r", Hash: "h", Partitions: 1}
 	s := leader(t, conn, "a").Sink(route)
 	const batches = 60

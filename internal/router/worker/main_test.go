@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/emit"
 	"github.com/deltarouter/deltarouter/internal/fleet"
@@ -25,6 +23,7 @@ import (
 	"github.com/deltarouter/deltarouter/test/fakekind"
 	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 )
 
 func TestMain(m *testing.M) {
@@ -127,22 +126,7 @@ routes:
 
 func newFleet(t *testing.T, partitions int, more string, handlers ...plugins.HandlerKind) *fleetOf {
 	t.Helper()
-	return fleetWith(t, serve(t), partitions, more, handlers...)
-}
-
-// serve starts a server of NATS and returns its address.
-func serve(t *testing.T) string {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-	})
-	must.Succeed(t, err)
-	s.Start()
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(patience) {
-		t.Fatal("the server does not start")
-	}
-	return s.ClientURL()
+	return fleetWith(t, embedded.Start(t, nil).ClientURL(), partitions, more, handlers...)
 }
 
 func fleetWith(t testing.TB, url string, partitions int, more string, handlers ...plugins.HandlerKind) *fleetOf {
@@ -171,7 +155,7 @@ func bare(t testing.TB, handlers ...plugins.HandlerKind) *fleetOf {
 func newSigned(t *testing.T, keys string) *fleetOf {
 	t.Helper()
 	f := bare(t)
-	text := fmt.Sprintf(configuration, t.TempDir(), serve(t), 1, "")
+	text := fmt.Sprintf(configuration, t.TempDir(), embedded.Start(t, nil).ClientURL(), 1, "")
 	if keys != "" {
 		text = strings.Replace(text, "  lease: 30s", "  lease: 30s\n  keys: "+keys, 1)
 	}

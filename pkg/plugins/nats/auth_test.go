@@ -20,6 +20,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
@@ -62,8 +63,8 @@ func TestAuth(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, test.server)
-			st := stream(t, admin(t, s, test.admin), jetstream.StreamConfig{})
+			s := embedded.Start(t, test.server)
+			st := stream(t, embedded.JetStream(t, s, test.admin), jetstream.StreamConfig{})
 			secret := sinktest.File(t, "secret", test.wrong)
 			sink := open(t, fmt.Sprintf("{servers: %q, auth: %s}", s.ClientURL(), fmt.Sprintf(test.config, secret)))
 			all := sinktest.Events(t, "web", 2, 20)
@@ -103,7 +104,7 @@ func TestCreds(t *testing.T) {
 	for key, claims := range map[string]*jwt.AccountClaims{accountKey: claims, systemKey: jwt.NewAccountClaims(systemKey)} {
 		must.Succeed(t, accounts.Store(key, token(claims, operator)))
 	}
-	s := serve(t, func(o *server.Options) {
+	s := embedded.Start(t, func(o *server.Options) {
 		o.TrustedOperators = []*jwt.OperatorClaims{jwt.NewOperatorClaims(operatorKey)}
 		o.AccountResolver, o.SystemAccount = accounts, systemKey
 	})
@@ -112,7 +113,7 @@ func TestCreds(t *testing.T) {
 	must.Succeed(t, err)
 	secret := sinktest.File(t, "router.creds", string(creds))
 	config := fmt.Sprintf("{servers: %q, auth: {creds: {file: %q}}}", s.ClientURL(), secret)
-	st := stream(t, admin(t, s, client.UserCredentialBytes(creds)), jetstream.StreamConfig{})
+	st := stream(t, embedded.JetStream(t, s, client.UserCredentialBytes(creds)), jetstream.StreamConfig{})
 	if errs := open(t, config).Write(t.Context(), sinktest.Events(t, "web", 2, 20)); errs != nil || len(kept(t, st)) != 2 {
 		t.Errorf("got %v", errs)
 	}
@@ -127,7 +128,7 @@ func TestCreds(t *testing.T) {
 // TestPermission: the error says that the router may not publish, although the server does not
 // answer the message itself.
 func TestPermission(t *testing.T) {
-	s := serve(t, func(o *server.Options) {
+	s := embedded.Start(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "router", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"k8s.>"}}}}}
 	})
 	sink := open(t, fmt.Sprintf("{servers: %q, auth: {user: router, password: p}, timeout: 200ms}", s.ClientURL()))
@@ -139,8 +140,8 @@ func TestPermission(t *testing.T) {
 
 // TestProbe: a probe connects and publishes nothing. Its error names the missing part.
 func TestProbe(t *testing.T) {
-	s := serve(t, func(o *server.Options) { o.Username, o.Password = "router", "s3cret" })
-	st := stream(t, admin(t, s, client.UserInfo("router", "s3cret")), jetstream.StreamConfig{})
+	s := embedded.Start(t, func(o *server.Options) { o.Username, o.Password = "router", "s3cret" })
+	st := stream(t, embedded.JetStream(t, s, client.UserInfo("router", "s3cret")), jetstream.StreamConfig{})
 	url := s.ClientURL()
 	for _, test := range []struct{ name, config, want string }{
 		{"there", "{servers: %q, auth: {user: router, password: s3cret}}", ""},
@@ -162,14 +163,14 @@ func TestProbe(t *testing.T) {
 	if n := len(kept(t, st)); n != 0 {
 		t.Errorf("%d messages were published", n)
 	}
-	stop(s)
+	embedded.Stop(s)
 	must.Fail(t, nats.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, "servers: "+url)), "refused")
 }
 
 // encrypted starts a server that requires client certificates, and returns its tls:// URL.
 func encrypted(t *testing.T, settings *tls.Config) (s *server.Server, url string) {
 	t.Helper()
-	s = serve(t, func(o *server.Options) { o.TLSConfig, o.TLSTimeout = settings, 20 })
+	s = embedded.Start(t, func(o *server.Options) { o.TLSConfig, o.TLSTimeout = settings, 20 })
 	return s, "tls://" + s.Addr().String()
 }
 
@@ -179,7 +180,7 @@ func TestTLS(t *testing.T) {
 	// Guarantee: certificate-renewal
 	a, other := sinktest.NewAuthority(t), sinktest.NewAuthority(t)
 	s, url := encrypted(t, a.Server(time.Hour, a))
-	st := stream(t, admin(t, s, client.Secure(a.Client())), jetstream.StreamConfig{})
+	st := stream(t, embedded.JetStream(t, s, client.Secure(a.Client())), jetstream.StreamConfig{})
 	_, expired := encrypted(t, a.Server(-time.Hour, a))
 	all, ca := sinktest.Events(t, "web", 2, 20), sinktest.File(t, "ca", a.PEM)
 	for _, test := range []struct{ name, url, tls, want string }{
@@ -212,8 +213,8 @@ func TestTLS(t *testing.T) {
 
 // TestMaxEvent: the largest event is that of the server, or of the stream if it takes less.
 func TestMaxEvent(t *testing.T) {
-	s := serve(t, func(o *server.Options) { o.MaxPayload = 2 << 20 })
-	stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgSize: 1000})
+	s := embedded.Start(t, func(o *server.Options) { o.MaxPayload = 2 << 20 })
+	stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{MaxMsgSize: 1000})
 	for _, test := range []struct {
 		config, setting string
 		most            int64

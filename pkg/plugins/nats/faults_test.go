@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
@@ -18,8 +19,8 @@ import (
 // their backlog once, including the events in flight: the stream drops duplicates.
 func TestOutage(t *testing.T) {
 	// Guarantee: broker-down
-	s := serve(t, nil)
-	st := stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgSize: 100_000})
+	s := embedded.Start(t, nil)
+	st := stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{MaxMsgSize: 100_000})
 	w := sinktest.NewWire(t, s.Addr().String())
 	o := sinktest.Outage{
 		Sink: open(t, fmt.Sprintf("{servers: %q, timeout: 20s}", url(w))), Why: `nats "bus": ` + url(w) + ": ", Large: 200_000,
@@ -41,16 +42,16 @@ func TestRestart(t *testing.T) {
 	// Guarantee: nats-delivery, broker-key-order
 	store := t.TempDir()
 	with := func(o *server.Options) { o.StoreDir = store }
-	s := serve(t, with)
-	stream(t, admin(t, s), jetstream.StreamConfig{})
+	s := embedded.Start(t, with)
+	stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{})
 	w := sinktest.NewWire(t, s.Addr().String())
 	sink, all := open(t, fmt.Sprintf("{servers: %q, timeout: 30s}", url(w))), sinktest.Keyed(t, 300, "abc")
 	// about 80 events and their acknowledgements
 	restarted, cut := make(chan *server.Server, 1), w.CutAfter(100_000)
 	go func() {
 		<-cut
-		stop(s)
-		s := serve(t, with)
+		embedded.Stop(s)
+		s := embedded.Start(t, with)
 		w.Cut(s.Addr().String())
 		restarted <- s
 	}()
@@ -66,7 +67,7 @@ func TestRestart(t *testing.T) {
 		t.Fatalf("got %s", v)
 	}
 	sinktest.Insist(t, sink, again)
-	st, err := admin(t, s).Stream(t.Context(), "k8s")
+	st, err := embedded.JetStream(t, s).Stream(t.Context(), "k8s")
 	must.Succeed(t, err)
 	got, want := byKey(kept(t, st)), map[string]string{}
 	for _, e := range all {
@@ -95,8 +96,8 @@ func byKey(messages []*jetstream.RawStreamMsg) map[string]string {
 // with the same id.
 func TestWindow(t *testing.T) {
 	// Guarantee: nats-delivery
-	s := serve(t, nil)
-	st := stream(t, admin(t, s), jetstream.StreamConfig{Duplicates: 100 * time.Millisecond})
+	s := embedded.Start(t, nil)
+	st := stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{Duplicates: 100 * time.Millisecond})
 	sink, all := open(t, "servers: "+s.ClientURL()), sinktest.Events(t, "web", 1, 20)
 	sinktest.Until(t, "that the window is over", func() bool {
 		if errs := sink.Write(t.Context(), all); errs != nil {
@@ -114,16 +115,16 @@ func TestWindow(t *testing.T) {
 // TestNobodyAnswers: a server without JetStream, or whose stream does not accept the subject, is
 // unavailable. After a correction the events are delivered.
 func TestNobodyAnswers(t *testing.T) {
-	s := serve(t, func(o *server.Options) { o.JetStream = false })
+	s := embedded.Start(t, func(o *server.Options) { o.JetStream = false })
 	all := sinktest.Events(t, "web", 3, 20)
 	sinktest.Complains(t, open(t, "servers: "+s.ClientURL()), all, "no stream has the subject", "JetStream")
 	sinktest.Complains(t, open(t, fmt.Sprintf("{servers: %q, timeout: 300ms, stream: {name: k8s, create: true}}", s.ClientURL())), all, "stream k8s: ")
 
-	s = serve(t, nil)
-	st := stream(t, admin(t, s), jetstream.StreamConfig{Subjects: []string{"k8s.nodes.>"}})
+	s = embedded.Start(t, nil)
+	st := stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{Subjects: []string{"k8s.nodes.>"}})
 	sink := open(t, "servers: "+s.ClientURL())
 	sinktest.Complains(t, sink, all, "no stream has the subject")
-	if _, err := admin(t, s).UpdateStream(t.Context(), jetstream.StreamConfig{Name: "k8s", Subjects: []string{"k8s.>"}}); err != nil {
+	if _, err := embedded.JetStream(t, s).UpdateStream(t.Context(), jetstream.StreamConfig{Name: "k8s", Subjects: []string{"k8s.>"}}); err != nil {
 		t.Fatal(err)
 	}
 	if errs := sink.Write(t.Context(), all); errs != nil || len(kept(t, st)) != 3 {
@@ -134,8 +135,8 @@ func TestNobodyAnswers(t *testing.T) {
 // TestPublishedSubject: the subject follows the template, with one token per placeholder for any
 // value.
 func TestPublishedSubject(t *testing.T) {
-	s := serve(t, nil)
-	st := stream(t, admin(t, s), jetstream.StreamConfig{Subjects: []string{"c.>"}})
+	s := embedded.Start(t, nil)
+	st := stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{Subjects: []string{"c.>"}})
 	all := sinktest.Events(t, "node.1>", 1, 20)
 	config := fmt.Sprintf("{servers: %q, subject: 'c.{cluster}.{kind}.{op}.{route}.{type}.{namespace}.{name}'}", s.ClientURL())
 	if errs := open(t, config).Write(t.Context(), all); errs != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
@@ -23,8 +24,8 @@ import (
 // length affects no other event of the batch. A template that is too long rejects its events one by
 // one.
 func TestLongSubject(t *testing.T) {
-	s := serve(t, nil)
-	st := stream(t, admin(t, s), jetstream.StreamConfig{Subjects: []string{"k8s.>"}})
+	s := embedded.Start(t, nil)
+	st := stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{Subjects: []string{"k8s.>"}})
 	all := sinktest.Events(t, "web", 10, 10)
 	all[0].Type, all[3].Type = strings.Repeat("x", 4096), strings.Repeat(".", 60_000)
 	sink := open(t, "{servers: "+s.ClientURL()+", subject: 'k8s.{source}.{type}'}")

@@ -17,20 +17,21 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/test/must"
+	"github.com/deltarouter/deltarouter/test/natstest/embedded"
 	"github.com/deltarouter/deltarouter/test/sinktest"
 )
 
 func TestContract(t *testing.T) {
-	s := serve(t, nil)
-	stream(t, admin(t, s), jetstream.StreamConfig{})
+	s := embedded.Start(t, nil)
+	stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{})
 	plugintest.RunSink(t, plugintest.Sink{Kind: nats.Kind(), Config: "servers: " + s.ClientURL(), Env: sinktest.Env("bus")})
 }
 
 // TestDelivered: a message is a CloudEvent in binary mode, and the stream drops a repeated one.
 func TestDelivered(t *testing.T) {
-	s := serve(t, nil)
+	s := embedded.Start(t, nil)
 	kept := func(st jetstream.Stream) []*jetstream.RawStreamMsg { return kept(t, st) }
-	st := stream(t, admin(t, s), jetstream.StreamConfig{})
+	st := stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{})
 	sink := open(t, "servers: "+s.ClientURL())
 	all := sinktest.Events(t, "web", 100, 20)
 	all[7].Redelivered, all[7].Subject = true, "a b\r\nce-x: é%"
@@ -71,8 +72,8 @@ func TestKilled(t *testing.T) {
 	// Guarantee: nats-delivery
 	store := t.TempDir()
 	with := func(o *server.Options) { o.StoreDir = store }
-	s := serve(t, with)
-	stream(t, admin(t, s), jetstream.StreamConfig{})
+	s := embedded.Start(t, with)
+	stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{})
 	w := sinktest.NewWire(t, s.Addr().String())
 	sink := open(t, fmt.Sprintf("{servers: %q, timeout: 20s}", url(w)))
 	all := sinktest.Events(t, "web", 90, 20)
@@ -80,7 +81,7 @@ func TestKilled(t *testing.T) {
 		t.Fatal(errs)
 	}
 	w.Cut("")
-	stop(s)
+	embedded.Stop(s)
 	before := w.Dials()
 	for range 3 {
 		errs := sink.Write(t.Context(), all[30:60])
@@ -91,12 +92,12 @@ func TestKilled(t *testing.T) {
 	if n := w.Dials() - before; n < 2 || n > 3 { // the first write may find the old connection
 		t.Errorf("%d connections for three writes", n)
 	}
-	s = serve(t, with)
+	s = embedded.Start(t, with)
 	w.Cut(s.Addr().String())
 	if errs := sink.Write(t.Context(), all[30:]); errs != nil {
 		t.Fatal(errs)
 	}
-	st, err := admin(t, s).Stream(t.Context(), "k8s")
+	st, err := embedded.JetStream(t, s).Stream(t.Context(), "k8s")
 	must.Succeed(t, err)
 	if got := kept(t, st); len(got) != 90 {
 		t.Errorf("%d messages of 90 events", len(got))
@@ -117,8 +118,8 @@ func TestLostAcknowledgements(t *testing.T) {
 		"a lost connection": {"1m", func(w *sinktest.Wire, to string, _ context.CancelFunc) { w.Cut(to) }, "the connection was lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, nil)
-			st := stream(t, admin(t, s), jetstream.StreamConfig{})
+			s := embedded.Start(t, nil)
+			st := stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{})
 			w := sinktest.NewWire(t, s.Addr().String())
 			sink := open(t, fmt.Sprintf("{servers: %q, timeout: %s}", url(w), test.timeout))
 			all := sinktest.Events(t, "web", 20, 20)
@@ -153,8 +154,8 @@ func TestLostAcknowledgements(t *testing.T) {
 
 // TestFull: a full stream is not a fault of the events. It gets the rest when it has space.
 func TestFull(t *testing.T) {
-	s := serve(t, nil)
-	st := stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgs: 3, Discard: jetstream.DiscardNew})
+	s := embedded.Start(t, nil)
+	st := stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{MaxMsgs: 3, Discard: jetstream.DiscardNew})
 	sink, all := open(t, "servers: "+s.ClientURL()), sinktest.Events(t, "web", 5, 20)
 	errs := sink.Write(t.Context(), all)
 	if v := sinktest.Verdicts(5, errs); v != "ddduu" || !strings.Contains(errs[4].Error(), "maximum messages exceeded") {
@@ -170,8 +171,8 @@ func TestFull(t *testing.T) {
 // accept it. Other keys continue, and a rejected event delays no other.
 func TestOrder(t *testing.T) {
 	// Guarantee: key-order-in-batch, broker-key-order
-	s := serve(t, nil)
-	st := stream(t, admin(t, s), jetstream.StreamConfig{MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgSize: 10_000})
+	s := embedded.Start(t, nil)
+	st := stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{MaxMsgsPerSubject: 1, Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgSize: 10_000})
 	all := sinktest.Events(t, "web", 5, 20)
 	of := func(key, id string, object int) event.Event {
 		e := all[object]
@@ -207,7 +208,7 @@ func TestOrder(t *testing.T) {
 // the client could overtake another event.
 func TestOnce(t *testing.T) {
 	// Guarantee: broker-key-order
-	s := serve(t, nil)
+	s := embedded.Start(t, nil)
 	sinktest.Complains(t, open(t, "servers: "+s.ClientURL()), sinktest.Events(t, "web", 3, 20), "no stream has the subject")
 	published := func() int64 {
 		connections, err := s.Connz(&server.ConnzOptions{})
@@ -225,8 +226,8 @@ func TestOnce(t *testing.T) {
 // TestKeyInOrder: events of one key are in the stream in their order.
 func TestKeyInOrder(t *testing.T) {
 	// Guarantee: broker-key-order
-	s := serve(t, nil)
-	st := stream(t, admin(t, s), jetstream.StreamConfig{})
+	s := embedded.Start(t, nil)
+	st := stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{})
 	all := sinktest.Keyed(t, 60, "abc")
 	if errs := open(t, "servers: "+s.ClientURL()).Write(t.Context(), all); errs != nil {
 		t.Fatal(errs)
@@ -242,8 +243,8 @@ func TestKeyInOrder(t *testing.T) {
 // connection.
 func TestTooLarge(t *testing.T) {
 	// Guarantee: refused-alone
-	s := serve(t, func(o *server.Options) { o.MaxPayload = 8 << 10 })
-	st := stream(t, admin(t, s), jetstream.StreamConfig{})
+	s := embedded.Start(t, func(o *server.Options) { o.MaxPayload = 8 << 10 })
+	st := stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{})
 	all := sinktest.Events(t, "web", 3, 20)
 	all[1].Data = []byte(`"` + strings.Repeat("s3cret", 2<<10) + `"`)
 	errs := open(t, "servers: "+s.ClientURL()).Write(t.Context(), all)
@@ -252,8 +253,8 @@ func TestTooLarge(t *testing.T) {
 		t.Errorf("got %s: %v", v, errs)
 	}
 	// A stream accepts 64 KiB of headers, independent of the maximum payload.
-	s = serve(t, nil)
-	st = stream(t, admin(t, s), jetstream.StreamConfig{})
+	s = embedded.Start(t, nil)
+	st = stream(t, embedded.JetStream(t, s), jetstream.StreamConfig{})
 	all[1].Subject = strings.Repeat("s3cret", 12<<10)
 	errs = open(t, "servers: "+s.ClientURL()).Write(t.Context(), all)
 	if v := sinktest.Verdicts(3, errs); v != "drd" || len(kept(t, st)) != 2 || strings.Contains(errs[1].Error(), "s3cret") {
@@ -264,8 +265,8 @@ func TestTooLarge(t *testing.T) {
 // TestStream: a missing stream makes NATS unavailable. The sink creates it only if configured, and
 // never changes it.
 func TestStream(t *testing.T) {
-	s := serve(t, nil)
-	js, all := admin(t, s), sinktest.Events(t, "web", 4, 20)
+	s := embedded.Start(t, nil)
+	js, all := embedded.JetStream(t, s), sinktest.Events(t, "web", 4, 20)
 	sink := open(t, "servers: "+s.ClientURL())
 	errs := sink.Write(t.Context(), all)
 	if v := sinktest.Verdicts(4, errs); v != "uuuu" || !strings.Contains(errs[0].Error(), "no stream has the subject") {
