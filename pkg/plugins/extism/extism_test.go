@@ -16,11 +16,17 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/extism"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
+	"github.com/deltarouter/deltarouter/test/handlertest"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func TestContract(t *testing.T) {
 	plugintest.RunHandler(t, plugintest.Handler{Kind: extism.Kind(), Config: fmt.Sprintf("{module: %q}", guest(t)), Env: newHost(t).env})
+}
+
+func TestFields(t *testing.T) {
+	// Guarantee: handler-fields
+	handlertest.Fields(t, newHost(t).open(t, "fields: [status.phase]"), "objects")
 }
 
 const settings = `config: {greeting: hi, number: 3, list: [a, {b: null}]}`

@@ -19,6 +19,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/js"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
+	"github.com/deltarouter/deltarouter/test/handlertest"
 	"github.com/deltarouter/deltarouter/test/logged"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -119,6 +120,12 @@ func TestContract(t *testing.T) {
 	h := newHost()
 	h.open(t, source("return []", "")) // skips without an engine
 	plugintest.RunHandler(t, plugintest.Handler{Kind: js.Kind(), Config: source("return [{data: delta.name}]", ""), Env: h.env})
+}
+
+func TestFields(t *testing.T) {
+	// Guarantee: handler-fields
+	h := newHost().open(t, source("return [{data: [delta.object, delta.oldObject ?? null]}]", "fields: [status.phase]\n"))
+	handlertest.Fields(t, h, "web")
 }
 
 // TestAnswers shows the results of handlers.

@@ -16,6 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process"
 	"github.com/deltarouter/deltarouter/test/effort"
+	"github.com/deltarouter/deltarouter/test/handlertest"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -29,6 +30,14 @@ func TestContractWithoutTLS(t *testing.T) {
 	b := newBench(t)
 	plugintest.RunHandler(t, plugintest.Handler{Kind: process.Kind(), Config: config("sdk", "tls: false"), Env: b.env})
 	b.nothingLeft()
+}
+
+func TestFields(t *testing.T) {
+	// Guarantee: handler-fields
+	b := newBench(t)
+	h := b.open("fields: [status.phase]")
+	defer b.close()
+	handlertest.Fields(t, h, "objects")
 }
 
 func TestDeltasAndVerdicts(t *testing.T) {

@@ -1,7 +1,11 @@
 package stdio_test
 
 import (
+	"encoding/binary"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,11 +13,28 @@ import (
 
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/stdio"
+	"github.com/deltarouter/deltarouter/test/handlertest"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func TestContract(t *testing.T) {
 	plugintest.RunHandler(t, plugintest.Handler{Kind: stdio.Kind(), Config: mode(t, "names", "]"), Env: newRouter(t).env})
+}
+
+// TestFields: the configuration or the module declares the fields.
+func TestFields(t *testing.T) {
+	// Guarantee: handler-fields
+	text, err := os.ReadFile(module(t))
+	must.Succeed(t, err)
+	const name, content = "deltarouter.fields", "status.phase\n"
+	section := slices.Concat([]byte{byte(len(name))}, []byte(name), []byte(content))
+	declaring := filepath.Join(t.TempDir(), "guest.wasm")
+	must.Succeed(t, os.WriteFile(declaring, slices.Concat(text, []byte{0}, binary.AppendUvarint(nil, uint64(len(section))), section), 0o600))
+	for _, config := range []string{
+		mode(t, "objects", "], fields: [status.phase]"), fmt.Sprintf("{module: %q, args: [objects]}", declaring),
+	} {
+		handlertest.Fields(t, newRouter(t).open(t, config), "web")
+	}
 }
 
 // TestAnswers shows the results of lines.

@@ -40,6 +40,13 @@ func answer(name, delta string) int32 {
 	switch name {
 	case "echo":
 		output(`[{"data":` + delta + `}]`)
+	case "objects":
+		_, objects, _ := strings.Cut(delta, `,"object":`)
+		object, old, both := strings.Cut(strings.TrimSuffix(objects, "}"), `,"oldObject":`)
+		if !both {
+			old = "null"
+		}
+		output(`[{"data":[` + object + "," + old + `]}]`)
 	case "bytes":
 		text := make([]byte, inputLength())
 		for i := range text {
