@@ -106,7 +106,7 @@ func New() *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.Deltas = m.counter("source_deltas_total", "Deltas seen.", "source", "op")
-	m.RouteDeltas = m.counter("route_deltas_total", "Deltas per route and result.", "route", "result")
+	m.RouteDeltas = m.counter("route_deltas_total", "Deltas per route and result. filtered: those of its sources and ops that its filter or scope excludes, evaluated or not.", "route", "result")
 	m.RouteErrors = m.counter("route_errors_total", "Errors per route and kind.", "route", "kind")
 	m.Events = m.counter("route_events_total", "Events per route and target. A target that is a route has route: and the id of that route as its sink.", "route", "sink", "result")
 	m.QueueDepth = m.gauge("route_queue_deltas", "Deltas pending at a route.", "route")
