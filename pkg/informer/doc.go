@@ -14,7 +14,7 @@
 //
 // Whenever the cut lock is free, the cache, the backlogs of the routes, and the applied
 // resourceVersion of the watch agree with each other. With a checkpoint the watch also records each
-// change under that lock, and [Factory.Dirty] collects the changes of all watches at one moment.
+// change under that lock, and [Factory.BeginCut] collects the changes of all watches at one moment.
 //
 // Setting up, for the composition root:
 //
