@@ -22,5 +22,5 @@ func Take(p *Pipeline, name string, w *Work) error {
 	if r == nil {
 		return fmt.Errorf("there is no route %q", name)
 	}
-	return r.Crew().Take(w)
+	return r.Take(w)
 }

@@ -58,7 +58,7 @@ func (w *worker) PassOn(ctx context.Context, sink int, e *queue.Entry, patient b
 			return w.holdBack(ctx, sink, e, "does not exist, or takes no more events")
 		}
 		if target != f.target || target.Config() != f.config {
-			f = target.links.consider(ctx, e)
+			f = target.offerOf(ctx, e)
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -79,17 +79,17 @@ func (w *worker) PassOn(ctx context.Context, sink int, e *queue.Entry, patient b
 			defer patience.Stop()
 		}
 		if !w.await(ctx, room, patience.C) {
-			target.links.stall()
+			target.stallUpstream()
 			return w.holdBack(ctx, sink, e, "has no room")
 		}
 	}
 }
 
-// consider evaluates the filter and the keys of a downstream route for the events of an entry. No
+// offerOf evaluates the filter and the keys of a downstream route for the events of an entry. No
 // lock is held.
-func (l *links) consider(ctx context.Context, e *queue.Entry) offer {
-	c := l.Config()
-	f := offer{target: l.Route, config: c}
+func (r *Route) offerOf(ctx context.Context, e *queue.Entry) offer {
+	c := r.Config()
+	f := offer{target: r, config: c}
 	for i := range e.Progress.Events {
 		d := chain.Delta(e.Delta, &e.Progress.Events[i])
 		if !slices.Contains(c.Ops, d.Op) {
@@ -109,7 +109,7 @@ func (l *links) consider(ctx context.Context, e *queue.Entry) offer {
 }
 
 // handOver enqueues the offer at its target and closes the entry for the sink. A cut sees both or
-// neither. Without room it returns a channel that is closed when there is room; nil: see take.
+// neither. Without room it returns a channel that is closed when there is room; nil: see takeOffer.
 func (w *worker) handOver(sink int, e *queue.Entry, f *offer) (_ handover, room <-chan struct{}) {
 	name, chains := w.config.Sinks[sink].Route, &w.env.Chains
 	chains.RLock()
@@ -120,7 +120,7 @@ func (w *worker) handOver(sink int, e *queue.Entry, f *offer) (_ handover, room 
 	case w.abandoned:
 		return abandoned, nil
 	}
-	if ok, room := f.target.links.take(f); !ok {
+	if ok, room := f.target.takeOffer(f); !ok {
 		return noRoom, room
 	}
 	e.Progress.Closed |= 1 << sink
@@ -128,7 +128,7 @@ func (w *worker) handOver(sink int, e *queue.Entry, f *offer) (_ handover, room 
 	w.delivery.Share()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.links.heldBack, name)
+	delete(w.heldBack, name)
 	for _, m := range w.delivery.Members(e) {
 		w.backlog.Queue.Changes.Report(m)
 	}
@@ -158,7 +158,7 @@ func (w *worker) holdBack(ctx context.Context, sink int, e *queue.Entry, why str
 	err := &deliver.RefusedError{Sink: s.Name, Until: w.now().Add(roomRetry), Why: fmt.Sprintf("route %q %s", s.Route, why)}
 	w.mu.Lock()
 	if w.config == w.Config() {
-		w.links.heldBack[s.Route] = err.Until
+		w.heldBack[s.Route] = err.Until
 	}
 	w.mu.Unlock()
 	w.config.Count.Errors("held_back").Inc()
@@ -229,6 +229,6 @@ func (c *Chains) Saved() {
 		byRoute[p.route] = append(byRoute[p.route], p.letter)
 	}
 	for r, deadLetters := range byRoute {
-		r.redeliveries.remove(background(), deadLetters)
+		r.removeLetters(background(), deadLetters)
 	}
 }

@@ -70,7 +70,7 @@ func TestAnywhere(t *testing.T) {
 // at its route.
 func TestAbandonedAtHandOver(t *testing.T) {
 	a, b, e := chainOf(t)
-	f := b.links.consider(t.Context(), e)
+	f := b.offerOf(t.Context(), e)
 	w := newWorker(a)
 	w.config, w.abandoned = a.Config(), true
 	if result, _ := w.handOver(0, e, &f); result != abandoned || e.Progress.Closed != 0 || b.Status().Pending != 0 || a.env.Chains.handed.Load() != 0 {

@@ -124,8 +124,8 @@ func (r *Route) Abandon() {
 // reseat assigns lanes to all pending deltas by the installed configuration. The lock is held, and
 // no worker has a batch.
 func (r *Route) reseat() {
-	r.backlog.Adopt(func(letter uint64) { delete(r.redeliveries.pending, letter) })
-	clear(r.links.heldBack)
+	r.backlog.Adopt(func(letter uint64) { delete(r.redelivering, letter) })
+	clear(r.heldBack)
 	close(r.installed)
 	r.changed()
 	r.crew.leader.Signal()

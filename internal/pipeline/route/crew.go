@@ -38,7 +38,7 @@ func (c *Crew) Start(ctx context.Context) {
 	r.Config().begin(ctx, c.taking)
 	r.conditions.Begin()
 	if r.env.Store != nil {
-		c.run(func() { r.refill.run(c.taking) })
+		c.run(func() { r.readTail(c.taking) })
 	}
 	c.Hire()
 }
@@ -237,7 +237,7 @@ func (c *Crew) view(now time.Time) schedule.View {
 		Now: now, Stopped: r.paused.on() || b.Old != nil, Resume: r.paused.until, Ready: lanes.Ready(), NextDue: lanes.NextDue(), Gate: lanes.Gate(), Size: config.Batch.Size,
 	}
 	if v.Ready > 0 {
-		v.Sinks = r.links.sinks(now)
+		v.Sinks = r.sinkStates(now)
 	}
 	if !b.Draining && !config.Grouped {
 		v.Wait, v.Steady = config.Batch.Wait, config.Debounce.Quiet > 0

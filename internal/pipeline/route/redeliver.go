@@ -12,52 +12,41 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// redeliveries are the dead letters that a route redelivers.
-type redeliveries struct {
-	*Route
-
-	pending map[uint64]bool // the pending ones
-}
-
 // Redeliver enqueues the delta of a dead letter again, see pipeline.Redeliver.
 func (r *Route) Redeliver(ctx context.Context, deadLetter checkpoint.Letter) error {
-	return r.redeliveries.redeliver(ctx, deadLetter)
-}
-
-func (l *redeliveries) redeliver(ctx context.Context, deadLetter checkpoint.Letter) error {
-	c := l.Config()
+	c := r.Config()
 	closed, only, err := c.allBut(deadLetter.Sink)
 	if err != nil {
 		return err
 	}
 	d := *deadLetter.Delta
 	d.Redelivered, d.Transit().Durable, d.Transit().Only = true, nil, only
-	if err := l.reserve(deadLetter.ID); err != nil {
+	if err := r.reserveLetter(deadLetter.ID); err != nil {
 		return err
 	}
 	v, filtered := c.Evaluate(ctx, &d, deadLetter.Unseen)
 	if err := ctx.Err(); err != nil {
-		l.release(deadLetter.ID)
+		r.releaseLetters(deadLetter.ID)
 		return err
 	}
 	if filtered {
-		l.Config().Count.Filtered.Inc()
-		l.remove(ctx, []uint64{deadLetter.ID})
+		r.Config().Count.Filtered.Inc()
+		r.removeLetters(ctx, []uint64{deadLetter.ID})
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if c != l.Config() {
-		delete(l.pending, deadLetter.ID)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c != r.Config() {
+		delete(r.redelivering, deadLetter.ID)
 		return fmt.Errorf("route %q has just changed: try again", c.Name)
 	}
-	e := l.backlog.Add(queue.Item{
-		Delta: &d, From: queue.DeadLetter, DeadLetter: deadLetter.ID, Since: l.now(), Closed: closed, Unseen: v.Err != nil,
+	e := r.backlog.Add(queue.Item{
+		Delta: &d, From: queue.DeadLetter, DeadLetter: deadLetter.ID, Since: r.now(), Closed: closed, Unseen: v.Err != nil,
 	})
 	e.Progress.Dead = v.Err
-	l.backlog.Queue.PlaceAttempted(e, v.Lane)
-	l.Config().Count.Matched.Inc()
-	l.changed()
+	r.backlog.Queue.PlaceAttempted(e, v.Lane)
+	r.Config().Count.Matched.Inc()
+	r.changed()
 	return nil
 }
 
@@ -85,44 +74,44 @@ func (c *Config) allBut(sink string) (closed uint64, only string, err error) {
 	return closed, only, nil
 }
 
-// reserve checks that the route has room for the dead letter, and that it is not being redelivered
+// reserveLetter checks that the route has room for the dead letter, and that it is not being redelivered
 // already.
-func (l *redeliveries) reserve(letter uint64) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (r *Route) reserveLetter(letter uint64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
-	case l.pending[letter]:
+	case r.redelivering[letter]:
 		return errors.New("the dead letter is being redelivered already: wait for the result")
-	case l.paused.on():
-		return fmt.Errorf("route %q is paused: fix the cause, then run router resume %s", l.Config().Name, l.Config().Name)
-	case !l.backlog.AllPlaced:
-		return fmt.Errorf("route %q is not ready: try again when its sources have synced, see router status", l.Config().Name)
-	case l.backlog.Queue.Tailed() || l.backlog.Room.HeadFull():
-		return fmt.Errorf("the queue of route %q is full (queue.memory, queue.bytes): try again when its backlog is smaller", l.Config().Name)
+	case r.paused.on():
+		return fmt.Errorf("route %q is paused: fix the cause, then run router resume %s", r.Config().Name, r.Config().Name)
+	case !r.backlog.AllPlaced:
+		return fmt.Errorf("route %q is not ready: try again when its sources have synced, see router status", r.Config().Name)
+	case r.backlog.Queue.Tailed() || r.backlog.Room.HeadFull():
+		return fmt.Errorf("the queue of route %q is full (queue.memory, queue.bytes): try again when its backlog is smaller", r.Config().Name)
 	}
-	l.pending[letter] = true
+	r.redelivering[letter] = true
 	return nil
 }
 
-func (l *redeliveries) release(ids ...uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (r *Route) releaseLetters(ids ...uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, id := range ids {
-		delete(l.pending, id)
+		delete(r.redelivering, id)
 	}
 }
 
-// remove removes dead letters whose redelivery is done.
-func (l *redeliveries) remove(ctx context.Context, ids []uint64) {
+// removeLetters removes dead letters whose redelivery is done.
+func (r *Route) removeLetters(ctx context.Context, ids []uint64) {
 	if len(ids) == 0 {
 		return
 	}
 	// A shutdown must not keep dead letters that were delivered.
-	if _, err := l.env.Letters.Remove(context.WithoutCancel(ctx), ids); err != nil {
-		l.Config().Log.Warn("redelivered dead letters cannot be removed; they may be redelivered again",
+	if _, err := r.env.Letters.Remove(context.WithoutCancel(ctx), ids); err != nil {
+		r.Config().Log.Warn("redelivered dead letters cannot be removed; they may be redelivered again",
 			slog.Int("dead_letters", len(ids)), slog.Any("err", err))
 	}
-	l.release(ids...)
+	r.releaseLetters(ids...)
 }
 
 // Work is a delta that another process has admitted, and that this one delivers.
@@ -138,10 +127,8 @@ type Work struct {
 
 // Take makes a delta pending. No filter, key or rule is evaluated, and nothing bounds the number of
 // pending deltas: its sender does.
-func (c *Crew) Take(w *Work) error { return c.route.redeliveries.take(w) }
-
-func (l *redeliveries) take(w *Work) error {
-	c := l.Config()
+func (r *Route) Take(w *Work) error {
+	c := r.Config()
 	closed, _, err := c.allBut(w.Sink)
 	if err != nil {
 		return fmt.Errorf("route %q: %w", c.Name, err)
@@ -150,14 +137,14 @@ func (l *redeliveries) take(w *Work) error {
 	if !w.Keyed {
 		lane = queue.ObjectKey(w.Delta)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e := l.backlog.Take(w.Delta, lane, w.Number, closed)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.backlog.Take(w.Delta, lane, w.Number, closed)
 	if w.Made {
-		p := l.backlog.Queue.Start(e)
+		p := r.backlog.Queue.Start(e)
 		p.Events, p.Handled = append(p.Events[:0], made(w)), true
 	}
-	l.changed()
+	r.changed()
 	return nil
 }
 

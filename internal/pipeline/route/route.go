@@ -2,9 +2,10 @@
 // and deliver them. The pipeline commits deltas to it; timers, reloads, operators and upstream
 // routes act on it, too.
 //
-// A Route is a lock and the parts that it guards, each of which owns its data: the backlog, the
-// crew of workers, the conditions, the links to downstream routes, the redelivered dead letters,
-// the pause.
+// A Route is a lock and what it guards: the backlog, the crew of workers, the conditions, the pause.
+// backpressure.go has its relation to sinks and other routes, chain.go the hand-over of events to
+// them, redeliver.go the dead letters that are delivered again, and tailreader.go the deltas that
+// come back from the disk.
 package route
 
 import (
@@ -30,30 +31,30 @@ type Route struct {
 	env    *Env
 	config atomic.Pointer[Config] // changes only under mu
 
-	mu           sync.Mutex // guards the following fields
-	backlog      *backlog.Backlog
-	crew         Crew
-	conditions   Conditions
-	links        links
-	redeliveries redeliveries
+	mu         sync.Mutex // guards the following fields
+	backlog    *backlog.Backlog
+	crew       Crew
+	conditions Conditions
+	// by downstream route without room: the time of the next attempt
+	heldBack     map[string]time.Time
+	redelivering map[uint64]bool // the dead letters that are pending again
 	paused       Pausing
 	deferral     deferral
 	ended        bool          // it was removed, and its workers are abandoned
 	installed    chan struct{} // closed when the previous configuration is no longer in use
 
-	refill refill // has no data under the lock
+	tailRoom chan struct{} // has an element if the head may have room for a part of the tail
 }
 
 // New returns a route that has not started.
 func New(env *Env, c *Config) *Route {
-	r := &Route{env: env}
+	r := &Route{
+		env: env, heldBack: make(map[string]time.Time), redelivering: make(map[uint64]bool), tailRoom: make(chan struct{}, 1),
+	}
 	r.config.Store(c)
 	r.crew.route, r.crew.leader = r, schedule.NewLeader(env.Clock)
-	r.conditions.Route, r.links.Route, r.redeliveries.Route, r.paused.Route = r, r, r, r
+	r.conditions.Route, r.paused.Route = r, r
 	r.conditions.misses = Misses{r, make(chan struct{}, 1)}
-	r.redeliveries.pending = map[uint64]bool{}
-	r.links.heldBack = map[string]time.Time{}
-	r.refill = refill{r, make(chan struct{}, 1)}
 	rules := condition.Env{Wheel: env.Wheel, Census: env.Census, Owner: &r.conditions, Durable: env.Durable()}
 	r.backlog = backlog.New(&env.Env, c.Config, rules, r.crew.leader)
 	return r
@@ -89,7 +90,7 @@ func (r *Route) awaits() <-chan struct{} {
 // changed is called under the lock after each change of the queue.
 func (r *Route) changed() {
 	r.backlog.Changed()
-	r.refill.signal()
+	r.signalTailReader()
 	if r.backlog.Queue.Len() == 0 {
 		r.env.Progress.reportIfAwaited()
 	}
@@ -136,7 +137,7 @@ func (r *Route) Status() Status {
 	return Status{
 		Name: c.Name, ID: c.ID, Pending: q.Len(), Kept: kept, Bytes: q.Head.Bytes() + q.Tail.Bytes(), OnDisk: q.Tail.Len(), Oldest: q.Oldest(),
 		Deferred: r.deferral.lasts(r.now()) || r.backlog.Rules.Conditions.AnyMissed(),
-		Waiting:  !r.backlog.AllPlaced && r.awaits() != nil, Paused: r.paused.reason, HeldBy: r.links.heldBy(), Lacks: r.backlog.Lacks.Reasons(r.now()),
+		Waiting:  !r.backlog.AllPlaced && r.awaits() != nil, Paused: r.paused.reason, HeldBy: r.heldBy(), Lacks: r.backlog.Lacks.Reasons(r.now()),
 	}
 }
 

@@ -69,7 +69,7 @@ func (r *Route) mustWait(d *event.Delta) (_ <-chan struct{}, blocks bool) {
 		// Before the route and its downstream routes are ready, additions and listed objects pass:
 		// they may belong to the very list that one of the routes waits for, at the start or after
 		// a restart of the watch.
-		if (!r.links.ready() || r.awaits() != nil) && (d.Op == event.Added || d.Transit().Listed) {
+		if (!r.chainReady() || r.awaits() != nil) && (d.Op == event.Added || d.Transit().Listed) {
 			return nil, false
 		}
 	} else if room.DiskLate || !room.DiskAllows() {

@@ -61,7 +61,7 @@ func (w *worker) isAbandoned() bool {
 
 // removeDeadLetters removes the dead letters of acked deltas.
 func (w *worker) removeDeadLetters(ctx context.Context) {
-	w.redeliveries.remove(ctx, w.acked)
+	w.removeLetters(ctx, w.acked)
 	w.acked = w.acked[:0]
 	w.env.Chains.keep(w.Route, w.passedOn)
 	w.passedOn = w.passedOn[:0]

@@ -12,32 +12,26 @@ import (
 // readAgain is the pause after a failed read.
 const readAgain = time.Second
 
-// refill reads the tail of a route back from the disk.
-type refill struct {
-	*Route
-
-	low chan struct{} // there is a tail, and room in the head
-}
-
-// signal is called after each change of the queue.
-func (r *refill) signal() {
+// signalTailReader is called after each change of the queue: there may be room in the head for a part
+// of the tail.
+func (r *Route) signalTailReader() {
 	if !r.backlog.Room.Low() {
 		return
 	}
 	select {
-	case r.low <- struct{}{}:
+	case r.tailRoom <- struct{}{}:
 	default:
 	}
 }
 
-// run moves the tail into the head, as far as there is room, until ctx is done.
-func (r *refill) run(ctx context.Context) {
+// readTail moves the tail into the head, as far as there is room, until ctx is done.
+func (r *Route) readTail(ctx context.Context) {
 	pause := time.NewTimer(forever)
 	defer pause.Stop()
 	for ctx.Err() == nil {
-		if part, n, ok := r.nextPart(); ok {
+		if part, n, ok := r.nextTailPart(); ok {
 			pending, err := r.env.Store.ReadRoute(r.Config().ID, checkpoint.Part(part))
-			if r.takeBack(part, n, pending, err) {
+			if r.takeTailPart(part, n, pending, err) {
 				continue
 			}
 			r.Config().Count.Errors("read_back").Inc()
@@ -47,16 +41,16 @@ func (r *refill) run(ctx context.Context) {
 			pause.Reset(readAgain)
 		}
 		select {
-		case <-r.low:
+		case <-r.tailRoom:
 		case <-pause.C:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// nextPart returns the next part to read, and the number of deltas that are only on disk. It moves
+// nextTailPart returns the next part to read, and the number of deltas that are only on disk. It moves
 // deltas that are in memory without reading.
-func (r *refill) nextPart() (part queue.Part, n int, ok bool) {
+func (r *Route) nextTailPart() (part queue.Part, n int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.backlog.Old != nil {
@@ -64,14 +58,14 @@ func (r *refill) nextPart() (part queue.Part, n int, ok bool) {
 	}
 	part, n, moved, ok := r.backlog.NextPart()
 	if moved {
-		r.refilled()
+		r.tailRead()
 	}
 	return part, n, ok
 }
 
-// takeBack appends a part that was read to the head, when n deltas were only on disk. It returns
+// takeTailPart appends a part that was read to the head, when n deltas were only on disk. It returns
 // false if err is set.
-func (r *refill) takeBack(part queue.Part, n int, pending []checkpoint.Pending, err error) bool {
+func (r *Route) takeTailPart(part queue.Part, n int, pending []checkpoint.Pending, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil || r.backlog.Old != nil { // after a change of the configuration it is read again
@@ -81,12 +75,12 @@ func (r *refill) takeBack(part queue.Part, n int, pending []checkpoint.Pending, 
 	if lost := r.backlog.ReadBack(part, n, pending); lost > 0 {
 		r.Config().Log.Error("deltas lost: the state file has fewer deltas than are pending", slog.Int("lost", lost))
 	}
-	r.refilled()
+	r.tailRead()
 	return true
 }
 
-// refilled wakes the leader, which assigns lanes to the deltas of the tail.
-func (r *refill) refilled() {
+// tailRead wakes the leader, which assigns lanes to the deltas of the tail.
+func (r *Route) tailRead() {
 	r.changed()
 	r.crew.leader.Signal()
 }

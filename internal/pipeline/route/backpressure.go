@@ -7,26 +7,17 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 )
 
-// links is the back-pressure of a route: its unavailable sinks and its downstream routes without
-// room; and its own room, for its upstream routes.
-type links struct {
-	*Route
-
-	// by downstream route: the time of the next attempt; missing: it had room
-	heldBack map[string]time.Time
-}
-
-// sinks returns the state of the breakers and the downstream routes. It is called under the lock.
-func (l *links) sinks(now time.Time) (all schedule.Sinks) {
-	c := l.Config()
+// sinkStates returns the state of the breakers and the downstream routes. It is called under the lock.
+func (r *Route) sinkStates(now time.Time) (all schedule.Sinks) {
+	c := r.Config()
 	for i, b := range c.sinks {
 		var down bool
 		var at time.Time
 		var changed <-chan struct{}
 		if b != nil {
 			down, at, changed = b.State()
-		} else if len(l.heldBack) > 0 {
-			at = l.heldBack[c.Sinks[i].Route]
+		} else if len(r.heldBack) > 0 {
+			at = r.heldBack[c.Sinks[i].Route]
 			down = at.After(now)
 		}
 		if !down {
@@ -42,25 +33,25 @@ func (l *links) sinks(now time.Time) (all schedule.Sinks) {
 
 // heldBy returns the name of a downstream route without room; empty: there is none. The lock is
 // held.
-func (l *links) heldBy() string {
-	if l.backlog.Queue.Len() == 0 {
+func (r *Route) heldBy() string {
+	if r.backlog.Queue.Len() == 0 {
 		return ""
 	}
-	for _, s := range l.Config().Sinks {
-		if _, held := l.heldBack[s.Route]; held {
+	for _, s := range r.Config().Sinks {
+		if _, held := r.heldBack[s.Route]; held {
 			return s.Route
 		}
 	}
 	return ""
 }
 
-// take enqueues an offer of an upstream route if there is room for one more delta. Otherwise it
+// takeOffer enqueues an offer of an upstream route if there is room for one more delta. Otherwise it
 // returns a channel that is closed when there is room, or nil if a worker has timed out, so that no
 // further worker waits.
-func (l *links) take(f *offer) (ok bool, room <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	c, b := l.Config(), l.backlog
+func (r *Route) takeOffer(f *offer) (ok bool, room <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c, b := r.Config(), r.backlog
 	if len(f.wanted) > 0 && c.Overflow != spec.DropOldest && b.Room.Full() {
 		if b.Room.Stalled {
 			return false, nil
@@ -71,25 +62,25 @@ func (l *links) take(f *offer) (ok bool, room <-chan struct{}) {
 	for i := range f.wanted {
 		b.Append(f.wanted[i].delta, &f.wanted[i].verdict)
 	}
-	l.changed()
+	r.changed()
 	return true, nil
 }
 
-// stall records that a worker of an upstream route timed out: no worker waits until there is room
+// stallUpstream records that a worker of an upstream route timed out: no worker waits until there is room
 // again.
-func (l *links) stall() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.backlog.Room.Stalled = l.backlog.Room.Full()
+func (r *Route) stallUpstream() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.backlog.Room.Stalled = r.backlog.Room.Full()
 }
 
-// ready reports whether the route and all its downstream routes are ready.
-func (l *links) ready() bool {
-	if !l.Config().IsReady() {
+// chainReady reports whether the route and all its downstream routes are ready.
+func (r *Route) chainReady() bool {
+	if !r.Config().IsReady() {
 		return false
 	}
-	for _, s := range l.Config().Sinks {
-		if next := l.env.Downstream(s.Route); next != nil && next != l.Route && !next.links.ready() {
+	for _, s := range r.Config().Sinks {
+		if next := r.env.Downstream(s.Route); next != nil && next != r && !next.chainReady() {
 			return false
 		}
 	}
@@ -112,8 +103,8 @@ func (r *Route) Stands() bool {
 			behind |= 1 << i
 		}
 	}
-	down := r.links.left()
-	return behind|down != 0 && r.links.waitsFor(behind, down)
+	down := r.leftByDrain()
+	return behind|down != 0 && r.waitsFor(behind, down)
 }
 
 // Moving reports whether the route has pending deltas that it can process.
@@ -124,15 +115,15 @@ func (r *Route) Moving() bool {
 	return b.Queue.Len() > 0 && !r.paused.on() && (b.AllPlaced || r.awaits() == nil) && !b.AllDebouncing()
 }
 
-// left returns the sinks, one bit each, that a drain does not wait for: unavailable ones, if their
+// leftByDrain returns the sinks, one bit each, that a drain does not wait for: unavailable ones, if their
 // pending deltas are on disk.
-func (l *links) left() (down uint64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.backlog.Draining || !l.backlog.Queue.Changes.On {
+func (r *Route) leftByDrain() (down uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.backlog.Draining || !r.backlog.Queue.Changes.On {
 		return 0
 	}
-	for i, b := range l.Config().sinks {
+	for i, b := range r.Config().sinks {
 		if b != nil && b.Status().Open {
 			down |= 1 << i
 		}
@@ -142,18 +133,18 @@ func (l *links) left() (down uint64) {
 
 // waitsFor reports whether no pending delta can proceed while these targets take nothing:
 // downstream routes and unavailable sinks, one bit each.
-func (l *links) waitsFor(routes, down uint64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b, c := l.backlog, l.Config()
+func (r *Route) waitsFor(routes, down uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, c := r.backlog, r.Config()
 	for i, s := range c.Sinks {
-		if _, held := l.heldBack[s.Route]; !held {
+		if _, held := r.heldBack[s.Route]; !held {
 			routes &^= 1 << i // it had room at the last attempt
 		}
 	}
 	sinks := routes | down
 	all := uint64(1)<<len(c.Sinks) - 1
-	busy, lanes := len(l.crew.busy) > 0, &b.Queue.Lanes
+	busy, lanes := len(r.crew.busy) > 0, &b.Queue.Lanes
 	switch {
 	case b.Old != nil:
 		return false
