@@ -37,6 +37,6 @@ func (l *life) end() bool {
 // run starts the workers of a route. mu is held.
 func (l *life) run(r *route.Route) {
 	if l.ctx != nil && !l.closed {
-		r.Crew().Start(l.ctx)
+		r.Workers().Start(l.ctx)
 	}
 }

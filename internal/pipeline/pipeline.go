@@ -89,7 +89,7 @@ func (p *Pipeline) Start(ctx context.Context) {
 func (p *Pipeline) Drain(ctx context.Context) error {
 	p.life.stop()
 	for _, r := range p.now.Load().routes {
-		r.Crew().Drain()
+		r.Workers().Drain()
 	}
 	return p.WaitDelivered(ctx)
 }

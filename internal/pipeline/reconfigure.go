@@ -220,7 +220,7 @@ func (c *Change) Finish(ctx context.Context) {
 	p.life.mu.Lock()
 	if !p.life.closed {
 		for _, ch := range c.changed {
-			ch.route.Crew().Hire()
+			ch.route.Workers().StartMissing()
 		}
 	}
 	p.life.mu.Unlock()
@@ -244,7 +244,7 @@ func (c *Change) end(ctx context.Context) {
 	old := c.outOfUse()
 	p.life.mu.Lock()
 	for _, r := range c.removed {
-		r.Crew().Stop()
+		r.Workers().Stop()
 	}
 	for _, cfg := range old {
 		if h, ok := cfg.Handler.(plugins.Timed); ok {
@@ -257,7 +257,7 @@ func (c *Change) end(ctx context.Context) {
 			<-ch.installed
 		}
 		for _, r := range c.removed {
-			r.Crew().Wait()
+			r.Workers().Wait()
 		}
 		close(ended)
 	}()

@@ -12,12 +12,12 @@ func Settle(ctx context.Context, p *Pipeline) error {
 	p.life.stop()
 	routes := p.now.Load().routes
 	for _, r := range routes {
-		r.Crew().Stop()
+		r.Workers().Stop()
 	}
 	done := make(chan struct{})
 	go func() {
 		for _, r := range routes {
-			r.Crew().Wait()
+			r.Workers().Wait()
 		}
 		close(done)
 	}()

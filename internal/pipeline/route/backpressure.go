@@ -144,7 +144,7 @@ func (r *Route) waitsFor(routes, down uint64) bool {
 	}
 	sinks := routes | down
 	all := uint64(1)<<len(c.Sinks) - 1
-	busy, lanes := len(r.crew.busy) > 0, &b.Queue.Lanes
+	busy, lanes := len(r.workers.busy) > 0, &b.Queue.Lanes
 	switch {
 	case b.Old != nil:
 		return false

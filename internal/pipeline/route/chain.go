@@ -53,7 +53,7 @@ func (w *worker) PassOn(ctx context.Context, sink int, e *queue.Entry, patient b
 	var f offer
 	var patience *time.Timer
 	for {
-		target := w.env.Downstream(w.config.Sinks[sink].Route)
+		target := w.route.env.Downstream(w.config.Sinks[sink].Route)
 		if target == nil {
 			return w.holdBack(ctx, sink, e, "does not exist, or takes no more events")
 		}
@@ -66,7 +66,7 @@ func (w *worker) PassOn(ctx context.Context, sink int, e *queue.Entry, patient b
 		result, room := w.handOver(sink, e, &f)
 		switch {
 		case result == handed:
-			if given := w.env.Given; given != nil {
+			if given := w.route.env.Given; given != nil {
 				given(w.config.Name, w.config.Sinks[sink], e.Progress.Events)
 			}
 			return nil
@@ -111,11 +111,11 @@ func (r *Route) offerOf(ctx context.Context, e *queue.Entry) offer {
 // handOver enqueues the offer at its target and closes the entry for the sink. A cut sees both or
 // neither. Without room it returns a channel that is closed when there is room; nil: see takeOffer.
 func (w *worker) handOver(sink int, e *queue.Entry, f *offer) (_ handover, room <-chan struct{}) {
-	name, chains := w.config.Sinks[sink].Route, &w.env.Chains
+	name, chains := w.config.Sinks[sink].Route, &w.route.env.Chains
 	chains.RLock()
 	defer chains.RUnlock()
 	switch {
-	case w.env.Downstream(name) != f.target, f.target.Config() != f.config:
+	case w.route.env.Downstream(name) != f.target, f.target.Config() != f.config:
 		return exchanged, nil
 	case w.abandoned:
 		return abandoned, nil
@@ -126,11 +126,11 @@ func (w *worker) handOver(sink int, e *queue.Entry, f *offer) (_ handover, room 
 	e.Progress.Closed |= 1 << sink
 	e.Progress.PassedOn = true
 	w.delivery.Share()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.heldBack, name)
+	w.route.mu.Lock()
+	defer w.route.mu.Unlock()
+	delete(w.route.heldBack, name)
 	for _, m := range w.delivery.Members(e) {
-		w.backlog.Queue.Changes.Report(m)
+		w.route.backlog.Queue.Changes.Report(m)
 	}
 	chains.handed.Add(1)
 	return handed, nil
@@ -155,12 +155,12 @@ func (w *worker) holdBack(ctx context.Context, sink int, e *queue.Entry, why str
 		return err
 	}
 	s := w.config.Sinks[sink]
-	err := &deliver.RefusedError{Sink: s.Name, Until: w.now().Add(roomRetry), Why: fmt.Sprintf("route %q %s", s.Route, why)}
-	w.mu.Lock()
-	if w.config == w.Config() {
-		w.heldBack[s.Route] = err.Until
+	err := &deliver.RefusedError{Sink: s.Name, Until: w.route.now().Add(roomRetry), Why: fmt.Sprintf("route %q %s", s.Route, why)}
+	w.route.mu.Lock()
+	if w.config == w.route.Config() {
+		w.route.heldBack[s.Route] = err.Until
 	}
-	w.mu.Unlock()
+	w.route.mu.Unlock()
 	w.config.Count.Errors("held_back").Inc()
 	w.Complain("held back: the downstream route takes no events", e.Delta, s.Name, err)
 	return err

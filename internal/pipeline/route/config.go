@@ -81,11 +81,11 @@ func (c *Config) Cancel() { c.cancel() }
 
 // Install replaces the configuration of the route, while no delta is between its Admit and its
 // commit. New deltas and the rules use it at once. Pending deltas are moved when the last batch of
-// the old configuration has ended, see reseat; then the returned channel is closed. ctx is that of
-// Start.
+// the old configuration has ended, see reassignLanes; then the returned channel is closed. ctx is
+// that of Start.
 func (r *Route) Install(ctx context.Context, next *Config) (installed <-chan struct{}) {
-	if r.crew.taking != nil {
-		next.begin(ctx, r.crew.taking)
+	if r.workers.taking != nil {
+		next.begin(ctx, r.workers.taking)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,8 +100,8 @@ func (r *Route) Install(ctx context.Context, next *Config) (installed <-chan str
 	if old.replace != nil {
 		old.replace()
 	}
-	if len(r.crew.busy) == 0 {
-		r.reseat()
+	if len(r.workers.busy) == 0 {
+		r.reassignLanes()
 	}
 	return done
 }
@@ -113,22 +113,22 @@ func (r *Route) Abandon() {
 	if r.backlog.Old == nil {
 		return
 	}
-	for _, w := range r.crew.busy {
+	for _, w := range r.workers.busy {
 		w.abandoned = true
-		r.crew.staff--
+		r.workers.count--
 	}
-	r.crew.busy = nil
-	r.reseat()
+	r.workers.busy = nil
+	r.reassignLanes()
 }
 
-// reseat assigns lanes to all pending deltas by the installed configuration. The lock is held, and
-// no worker has a batch.
-func (r *Route) reseat() {
+// reassignLanes assigns lanes to all pending deltas by the installed configuration. The lock is
+// held, and no worker has a batch.
+func (r *Route) reassignLanes() {
 	r.backlog.Adopt(func(letter uint64) { delete(r.redelivering, letter) })
 	clear(r.heldBack)
 	close(r.installed)
 	r.changed()
-	r.crew.leader.Signal()
+	r.workers.leader.Signal()
 }
 
 // Leave abandons the workers of a removed route.
@@ -136,7 +136,7 @@ func (r *Route) Leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
-	for _, w := range r.crew.busy {
+	for _, w := range r.workers.busy {
 		w.abandoned = true
 	}
 }

@@ -127,7 +127,7 @@ func (p *Pausing) Begin(until time.Time) error {
 	}
 	p.begin(byUser, requested(until), until)
 	p.changed()
-	p.crew.leader.Signal() // it plans the end
+	p.workers.leader.Signal() // it plans the end
 	p.mu.Unlock()
 	p.env.Progress.report()
 	return nil
@@ -149,7 +149,7 @@ func (p *Pausing) End() error {
 	p.mu.Lock()
 	p.end()
 	p.changed()
-	p.crew.leader.Signal()
+	p.workers.leader.Signal()
 	p.mu.Unlock()
 	p.env.Progress.report()
 	return nil

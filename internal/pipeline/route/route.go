@@ -2,7 +2,7 @@
 // and deliver them. The pipeline commits deltas to it; timers, reloads, operators and upstream
 // routes act on it, too.
 //
-// A Route is a lock and what it guards: the backlog, the crew of workers, the conditions, the pause.
+// A Route is a lock and what it guards: the backlog, the workers, the conditions, the pause.
 // backpressure.go has its relation to sinks and other routes, chain.go the hand-over of events to
 // them, redeliver.go the dead letters that are delivered again, and tailreader.go the deltas that
 // come back from the disk.
@@ -33,7 +33,7 @@ type Route struct {
 
 	mu         sync.Mutex // guards the following fields
 	backlog    *backlog.Backlog
-	crew       Crew
+	workers    Workers
 	conditions Conditions
 	// by downstream route without room: the time of the next attempt
 	heldBack     map[string]time.Time
@@ -52,19 +52,19 @@ func New(env *Env, c *Config) *Route {
 		env: env, heldBack: make(map[string]time.Time), redelivering: make(map[uint64]bool), tailRoom: make(chan struct{}, 1),
 	}
 	r.config.Store(c)
-	r.crew.route, r.crew.leader = r, schedule.NewLeader(env.Clock)
+	r.workers.route, r.workers.leader = r, schedule.NewLeader(env.Clock)
 	r.conditions.Route, r.paused.Route = r, r
 	r.conditions.misses = Misses{r, make(chan struct{}, 1)}
 	rules := condition.Env{Wheel: env.Wheel, Census: env.Census, Owner: &r.conditions, Durable: env.Durable()}
-	r.backlog = backlog.New(&env.Env, c.Config, rules, r.crew.leader)
+	r.backlog = backlog.New(&env.Env, c.Config, rules, r.workers.leader)
 	return r
 }
 
 // Config returns the configuration of the route.
 func (r *Route) Config() *Config { return r.config.Load() }
 
-// Crew returns the workers of the route.
-func (r *Route) Crew() *Crew { return &r.crew }
+// Workers returns the workers of the route.
+func (r *Route) Workers() *Workers { return &r.workers }
 
 // Conditions returns the rules about time of the route.
 func (r *Route) Conditions() *Conditions { return &r.conditions }

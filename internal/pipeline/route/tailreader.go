@@ -82,5 +82,5 @@ func (r *Route) takeTailPart(part queue.Part, n int, pending []checkpoint.Pendin
 // tailRead wakes the leader, which assigns lanes to the deltas of the tail.
 func (r *Route) tailRead() {
 	r.changed()
-	r.crew.leader.Signal()
+	r.workers.leader.Signal()
 }

@@ -67,13 +67,13 @@ func (r *Conditions) fireHold(a *rules.DeleteHold) bool {
 // Begin starts catchUp for the present configuration if the route has timers.
 func (r *Conditions) Begin() {
 	c := r.Config()
-	if r.crew.taking == nil || !c.HasCondition() && c.Hold == 0 {
+	if r.workers.taking == nil || !c.HasCondition() && c.Hold == 0 {
 		return
 	}
 	r.mu.Lock()
 	r.catching = c
 	r.mu.Unlock()
-	r.crew.run(func() { r.catchUp(c) })
+	r.workers.run(func() { r.catchUp(c) })
 }
 
 // catchUp lets the timers of the rules fire as soon as all changes before the start were observed.

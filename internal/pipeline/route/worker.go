@@ -13,8 +13,7 @@ import (
 
 // worker takes batches of its route, and delivers them.
 type worker struct {
-	*Route
-
+	route    *Route
 	config   *Config // of the batch
 	batch    []*queue.Entry
 	delivery *deliver.Batch
@@ -28,7 +27,7 @@ type worker struct {
 }
 
 func newWorker(r *Route) *worker {
-	w := &worker{Route: r}
+	w := &worker{route: r}
 	w.delivery = deliver.New(w, r.env.Letters)
 	return w
 }
@@ -54,16 +53,16 @@ func (w *worker) isAbandoned() bool {
 	if w.config.ctx.Err() == nil {
 		return false
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.route.mu.Lock()
+	defer w.route.mu.Unlock()
 	return w.abandoned
 }
 
 // removeDeadLetters removes the dead letters of acked deltas.
 func (w *worker) removeDeadLetters(ctx context.Context) {
-	w.removeLetters(ctx, w.acked)
+	w.route.removeLetters(ctx, w.acked)
 	w.acked = w.acked[:0]
-	w.env.Chains.keep(w.Route, w.passedOn)
+	w.route.env.Chains.keep(w.route, w.passedOn)
 	w.passedOn = w.passedOn[:0]
 }
 
@@ -72,23 +71,23 @@ func (w *worker) settle() {
 	if len(w.settled) == 0 {
 		return
 	}
-	if w.env.Settled != nil {
-		w.env.Settled(w.config.Name, w.settled)
+	if w.route.env.Settled != nil {
+		w.route.env.Settled(w.config.Name, w.settled)
 	}
 	w.settled = w.settled[:0]
 }
 
 // Now implements deliver.Route.
-func (w *worker) Now() time.Time { return w.now() }
+func (w *worker) Now() time.Time { return w.route.now() }
 
 // Report implements deliver.Route.
 func (w *worker) Report(entries []*queue.Entry) {
-	changes := &w.backlog.Queue.Changes
+	changes := &w.route.backlog.Queue.Changes
 	if !changes.On {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.route.mu.Lock()
+	defer w.route.mu.Unlock()
 	if w.abandoned {
 		return
 	}
@@ -103,27 +102,27 @@ func (w *worker) Pause(d *event.Delta, target string, reason error, keep bool) {
 	if keep {
 		by = bySink
 	}
-	w.paused.failed(w.config, d, target, reason, by)
+	w.route.paused.failed(w.config, d, target, reason, by)
 }
 
 // Refused implements deliver.Route.
-func (w *worker) Refused(d *event.Delta) { w.env.Refuse(w.Config().Name, d, false) }
+func (w *worker) Refused(d *event.Delta) { w.route.env.Refuse(w.route.Config().Name, d, false) }
 
 // Complain implements deliver.Route.
 func (w *worker) Complain(message string, d *event.Delta, target string, err error) {
-	w.env.warn(w.Config(), message, d, target, err)
+	w.route.env.warn(w.route.Config(), message, d, target, err)
 }
 
 // finish acks the entries that are done and releases the lanes. It returns false if the worker was
 // abandoned.
 func (w *worker) finish() bool {
-	now := w.now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	now := w.route.now()
+	w.route.mu.Lock()
+	defer w.route.mu.Unlock()
 	if w.abandoned {
 		return false
 	}
-	w.crew.busy = slices.DeleteFunc(w.crew.busy, func(o *worker) bool { return o == w })
+	w.route.workers.busy = slices.DeleteFunc(w.route.workers.busy, func(o *worker) bool { return o == w })
 	for i := 0; i < len(w.batch); {
 		lane := w.batch[i].Lane()
 		end := i + 1
@@ -131,16 +130,16 @@ func (w *worker) finish() bool {
 			end++
 		}
 		at := w.finishLane(w.batch[i:end], now)
-		if w.backlog.Queue.Release(lane, at) {
-			w.crew.leader.Signal() // the leader waits for a later deadline, or for none
+		if w.route.backlog.Queue.Release(lane, at) {
+			w.route.workers.leader.Signal() // the leader waits for a later deadline, or for none
 		}
 		i = end
 	}
 	clear(w.batch)
-	if w.backlog.Old != nil && len(w.crew.busy) == 0 {
-		w.reseat()
+	if w.route.backlog.Old != nil && len(w.route.workers.busy) == 0 {
+		w.route.reassignLanes()
 	} else {
-		w.changed()
+		w.route.changed()
 	}
 	return true
 }
@@ -159,19 +158,19 @@ func (w *worker) finishLane(entries []*queue.Entry, now time.Time) (at time.Time
 			at = now.Add(e.Progress.Delay)
 		}
 		held = true
-		w.backlog.Queue.Changes.Report(e)
+		w.route.backlog.Queue.Changes.Report(e)
 		// the event is quickly made again, and need not take memory until then
 		if w.config.Handler == nil && e.Work == 0 {
 			clear(e.Progress.Events)
 			e.Progress.Events, e.Progress.Handled = e.Progress.Events[:0], false
 		}
-		w.backlog.Queue.Head.Weigh(e)
+		w.route.backlog.Queue.Head.Weigh(e)
 	}
 	return at
 }
 
 func (w *worker) ack(e *queue.Entry, now time.Time) {
-	count, q := &w.config.Count, &w.backlog.Queue
+	count, q := &w.config.Count, &w.route.backlog.Queue
 	result := trace.Delivered
 	switch e.Progress.Outcome {
 	case queue.Delivered:
@@ -188,7 +187,7 @@ func (w *worker) ack(e *queue.Entry, now time.Time) {
 		id = e.Progress.Events[0].ID
 	}
 	count.Deliveries.Observe(now, now.Sub(e.Since), id, e.Trace.Exemplar())
-	w.backlog.EndTrace(w.config.Config, e, result)
+	w.route.backlog.EndTrace(w.config.Config, e, result)
 	switch {
 	case e.DeadLetter == 0:
 	case e.Progress.PassedOn && q.Changes.On:

@@ -9,9 +9,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/schedule"
 )
 
-// Crew is the workers of a route. They share its backlog; one at a time, the leader, builds a
-// batch. Start, Hire, Stop and Install are called one at a time.
-type Crew struct {
+// Workers are the workers of a route. They share its backlog; one at a time, the leader, builds a
+// batch. Start, StartMissing, Stop and Install are called one at a time.
+type Workers struct {
 	route  *Route
 	leader *schedule.Leader
 
@@ -20,7 +20,7 @@ type Crew struct {
 	all    sync.WaitGroup
 
 	// the number of workers, without abandoned ones; guarded by the lock of the route
-	staff int
+	count int
 	busy  []*worker // the workers with a batch; guarded by the lock of the route
 
 	// entries without a lane that the leaders have evaluated; guarded by the lock of the route
@@ -32,7 +32,7 @@ type Crew struct {
 const evaluations = 100
 
 // Start starts the workers. They end when ctx does, or when the route is removed.
-func (c *Crew) Start(ctx context.Context) {
+func (c *Workers) Start(ctx context.Context) {
 	r := c.route
 	c.taking, c.stop = context.WithCancel(ctx)
 	r.Config().begin(ctx, c.taking)
@@ -40,11 +40,11 @@ func (c *Crew) Start(ctx context.Context) {
 	if r.env.Store != nil {
 		c.run(func() { r.readTail(c.taking) })
 	}
-	c.Hire()
+	c.StartMissing()
 }
 
 // run runs a worker.
-func (c *Crew) run(worker func()) {
+func (c *Workers) run(worker func()) {
 	c.all.Add(1)
 	c.route.env.Workers.Go(func() {
 		defer c.all.Done()
@@ -52,27 +52,27 @@ func (c *Crew) run(worker func()) {
 	})
 }
 
-// Hire starts the missing workers of the route, if it has started.
-func (c *Crew) Hire() {
+// StartMissing starts the missing workers of the route, if it has started.
+func (c *Workers) StartMissing() {
 	if c.taking == nil {
 		return
 	}
 	c.route.mu.Lock()
 	defer c.route.mu.Unlock()
-	for ; c.staff < c.route.Config().Concurrency; c.staff++ {
+	for ; c.count < c.route.Config().Concurrency; c.count++ {
 		c.run(c.work)
 	}
 }
 
 // Stop lets the workers finish their batches and take no more.
-func (c *Crew) Stop() {
+func (c *Workers) Stop() {
 	if c.stop != nil {
 		c.stop()
 	}
 }
 
 // Drain ends the waits for incomplete batches and retries. No more deltas are added.
-func (c *Crew) Drain() {
+func (c *Workers) Drain() {
 	c.route.mu.Lock()
 	defer c.route.mu.Unlock()
 	b := c.route.backlog
@@ -85,11 +85,11 @@ func (c *Crew) Drain() {
 }
 
 // Wait waits until all workers have ended.
-func (c *Crew) Wait() { c.all.Wait() }
+func (c *Workers) Wait() { c.all.Wait() }
 
 // work takes batches until the route is removed, has fewer workers, or abandons this one. A batch
 // that was taken is finished.
-func (c *Crew) work() {
+func (c *Workers) work() {
 	w := newWorker(c.route)
 	for c.next(c.taking, w) {
 		if !w.work() {
@@ -100,9 +100,9 @@ func (c *Crew) work() {
 
 // step is the next action of the leader. The zero step means that it waits.
 type step struct {
-	taken     bool              // it has a batch
-	dismissed bool              // there are too many workers, and it ends
-	unplaced  *backlog.Unplaced // an entry whose filter and key must be evaluated
+	taken    bool              // it has a batch
+	surplus  bool              // there are too many workers, and it ends
+	unplaced *backlog.Unplaced // an entry whose filter and key must be evaluated
 
 	config *Config         // the configuration of the step
 	again  <-chan struct{} // a channel that ends the wait, beside signals
@@ -111,7 +111,7 @@ type step struct {
 
 // next takes the next batch for a worker. It returns false if ctx is done, or if there are too many
 // workers.
-func (c *Crew) next(ctx context.Context, w *worker) bool {
+func (c *Workers) next(ctx context.Context, w *worker) bool {
 	if !c.leader.Acquire(ctx) {
 		return false
 	}
@@ -121,7 +121,7 @@ func (c *Crew) next(ctx context.Context, w *worker) bool {
 		switch {
 		case s.taken:
 			return true
-		case s.dismissed:
+		case s.surplus:
 			return false
 		case s.unplaced != nil:
 			c.assignLane(ctx, &s)
@@ -136,7 +136,7 @@ func (c *Crew) next(ctx context.Context, w *worker) bool {
 }
 
 // assignLane assigns a lane to an entry, unless the configuration has changed.
-func (c *Crew) assignLane(ctx context.Context, s *step) {
+func (c *Workers) assignLane(ctx context.Context, s *step) {
 	turn := s.config.Allowance.Evaluating()
 	if !turn.Take(ctx) {
 		return
@@ -158,16 +158,16 @@ func (c *Crew) assignLane(ctx context.Context, s *step) {
 // step determines the next action of the leader under one lock. Entries without a lane, restored or
 // added before the route was ready, get their lanes first and in order. Then a batch is taken if it
 // is due.
-func (c *Crew) step(w *worker) step {
+func (c *Workers) step(w *worker) step {
 	r := c.route
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	config, b := r.Config(), r.backlog
-	if c.staff > config.Concurrency {
-		c.staff--
+	if c.count > config.Concurrency {
+		c.count--
 		c.leader.Unpark()
 		c.leader.Signal() // this worker may have consumed a signal for the others
-		return step{dismissed: true}
+		return step{surplus: true}
 	}
 	if !b.AllPlaced && b.Old == nil {
 		if again := r.awaits(); again != nil {
@@ -188,7 +188,7 @@ func (c *Crew) step(w *worker) step {
 
 // poll takes a batch for a worker if it is due; otherwise it sets the timer. It is called under the
 // lock.
-func (c *Crew) poll(w *worker) step {
+func (c *Workers) poll(w *worker) step {
 	r, b := c.route, c.route.backlog
 	now := r.now() // read under the lock, so that it is not before the time of any entry
 	r.paused.expire(now)
@@ -205,7 +205,7 @@ func (c *Crew) poll(w *worker) step {
 }
 
 // take takes a batch for a worker if it is due. It is called under the lock.
-func (c *Crew) take(w *worker, now time.Time) bool {
+func (c *Workers) take(w *worker, now time.Time) bool {
 	r, b := c.route, c.route.backlog
 	p := c.plan(now)
 	if p.Take == 0 {
@@ -224,13 +224,13 @@ func (c *Crew) take(w *worker, now time.Time) bool {
 	return true
 }
 
-func (c *Crew) plan(now time.Time) schedule.Plan {
+func (c *Workers) plan(now time.Time) schedule.Plan {
 	v := c.view(now)
 	return c.leader.Plan(&v)
 }
 
 // view returns the state of the route for the leader. The queue was woken at now.
-func (c *Crew) view(now time.Time) schedule.View {
+func (c *Workers) view(now time.Time) schedule.View {
 	r, b, config := c.route, c.route.backlog, c.route.Config()
 	lanes := &b.Queue.Lanes
 	v := schedule.View{
@@ -250,7 +250,7 @@ func (c *Crew) view(now time.Time) schedule.View {
 func (r *Route) Idle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, c, b := r.now(), &r.crew, r.backlog
+	now, c, b := r.now(), &r.workers, r.backlog
 	switch {
 	case len(c.busy) > 0:
 		return false
