@@ -55,6 +55,9 @@ func TestHeldChanges(t *testing.T) {
 		a.put("default/gone", "web")
 		a.delete("default/gone")
 		a.put("default/other", "web")
+		// A stream that ends behind the last event of default/gone would bring it again, behind the
+		// held ones.
+		synctest.Wait()
 		a.dropWatches() // the open stream is no part of it
 		a.put("default/new", "web")
 		r.sink.want(t, false, "updated pods default/other", "added pods default/new")
