@@ -36,6 +36,7 @@ run: bin/router bin/sandbox ## run config.yaml on a temporary cluster, or with C
 
 bin/router: # go looks for changes by itself
 	@sh hack/jsengine.sh
+	@[ -x bin/router ] || echo "bin/router: the first build takes some minutes"
 	@CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/router ./cmd/router
 
 # A file, not a phony target: go needs seconds to check thousands of packages of Kubernetes for
@@ -139,4 +140,5 @@ bin/actionlint: tools/actionlint/go.mod
 # One binary per version: a new pinned version is built again.
 $(GOLANGCI):
 	@rm -f bin/golangci-lint-*
+	@echo "$@: the first build takes some minutes"
 	@CGO_ENABLED=0 go build -C tools -trimpath -o ../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

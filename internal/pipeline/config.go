@@ -22,8 +22,8 @@ type Config struct {
 	Routes  []Route
 	Metrics *metrics.Metrics // nil: metrics of its own
 	Log     *slog.Logger     // nil: silent
-	// Complaints bound the log lines that many routes have for one reason; nil: the pipeline has its
-	// own, which write to Log.
+	// Complaints bound the log lines that many routes have for one reason; nil: the pipeline has
+	// its own, which write to Log.
 	Complaints  *complaints.Log
 	DeadLetters DeadLetterer // nil: [LogDeadLetters], which only logs them
 	// Store makes the pipeline durable: pending deltas survive the process, by [Pipeline.Dirty],

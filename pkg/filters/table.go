@@ -102,7 +102,8 @@ type rule struct {
 	numbers   []int // of the fields of its equalities
 }
 
-// lists contains the entries of one source by op. initial has the entries that want Existing objects.
+// lists contains the entries of one source by op. initial has the entries that want Existing
+// objects.
 type lists struct {
 	live, initial [event.Left + 1][]*list
 }

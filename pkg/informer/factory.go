@@ -50,9 +50,9 @@ type Config struct {
 	Log        *slog.Logger
 	Downstream Downstream
 
-	// TakesInitial reports whether Downstream looks at the objects of initial deltas of a source. If
-	// not, a watch that keeps only identities keeps no more of them while the first list arrives,
-	// and the deltas have these. nil: it does.
+	// TakesInitial reports whether Downstream looks at the objects of initial deltas of a source.
+	// If not, a watch that keeps only identities keeps no more of them while the first list
+	// arrives, and the deltas have these. nil: it does.
 	TakesInitial func(source string) bool
 
 	// Gate is set if there is a checkpoint; nil: no changes are collected for a checkpoint. It is
@@ -84,7 +84,8 @@ type Config struct {
 	// Clock dates the deltas; requests to the API server use real time. nil: the real clock.
 	Clock timer.Clock
 	// BookmarkWait is the time of silence after which a stream of initial events is taken for one
-	// that never marks their end; a stream that is not silent has ten times as long. Defaults to 30s.
+	// that never marks their end; a stream that is not silent has ten times as long. Defaults to
+	// 30s.
 	BookmarkWait time.Duration
 	// HeaderTimeout is the longest time until the answer of a list or a watch begins. It and
 	// BookmarkWait double each time that a list took too long, up to 32 times. Defaults to 60s.

@@ -110,8 +110,9 @@ type flow struct {
 
 // TestBlockedSink blocks a sink at 2,000 deltas a second. The backlog of its route must go to disk,
 // the memory stay bounded, the other route continue, and after the end of the blockade everything
-// must arrive in order. On a slow machine the disk may lag behind; then the source waits. The effort soak (five minutes) also compares the delivery times of
-// the other route, and the memory of the process, with those before.
+// must arrive in order. On a slow machine the disk may lag behind; then the source waits. The
+// effort soak (five minutes) also compares the delivery times of the other route, and the memory of
+// the process, with those before.
 func TestBlockedSink(t *testing.T) {
 	// Guarantee: route-isolation, backlog-on-disk, memory-bounded
 	t.Parallel()

@@ -11,9 +11,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 )
 
-// Fields tests that a handler with fields: [status.phase] gets this field and those of the identity,
-// of each object. The objects have the given name. The handler answers each delta with one event,
-// whose data is the JSON [object, oldObject]. Of a deleted object the second may be null.
+// Fields tests that a handler with fields: [status.phase] gets this field and those of the
+// identity, of each object. The objects have the given name. The handler answers each delta with
+// one event, whose data is the JSON [object, oldObject]. Of a deleted object the second may be
+// null.
 func Fields(t *testing.T, h plugins.Handler, name string) {
 	t.Helper()
 	object := func(version, more string) string {

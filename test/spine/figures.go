@@ -1,13 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"go/parser"
-	"go/token"
 	"io"
-	"path"
+	"os"
+	"os/exec"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -107,7 +106,8 @@ func cutLast(name string) (before, last string) {
 	return name[:at], name[at+1:]
 }
 
-// report prints the figures of the whole way and of each goroutine, and what they count.
+// report prints the figures of the whole way and of each goroutine, and lists the stages, the
+// re-entries and the locks.
 func report(out io.Writer, way []goroutine, imports map[string]map[string]bool) {
 	all := count(way, imports)
 	fmt.Fprintf(out, "stages              %d\n", len(all.stages))
@@ -156,41 +156,26 @@ func distinct(all []string) (once []string) {
 }
 
 // importsOf returns the packages of the product that each of its packages imports, directly or not.
-func importsOf(root string) (map[string]map[string]bool, error) {
-	direct := make(map[string][]string)
-	err := eachSource(root, func(name string, src []byte) error {
-		tree, err := parser.ParseFile(token.NewFileSet(), name, src, parser.ImportsOnly)
-		if err != nil {
-			return err
+func importsOf(ctx context.Context, root string) (map[string]map[string]bool, error) {
+	list := exec.CommandContext(ctx, "go", "list", "-deps", "-f", `{{.ImportPath}} {{join .Deps " "}}`, "./cmd/router")
+	list.Dir, list.Stderr = root, os.Stderr
+	text, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	all := make(map[string]map[string]bool)
+	for line := range strings.Lines(string(text)) {
+		paths := strings.Fields(line)
+		dir, own := strings.CutPrefix(paths[0], module+"/")
+		if !own {
+			continue // a library
 		}
-		dir := path.Dir(name)
-		for _, spec := range tree.Imports {
-			imported, err := strconv.Unquote(spec.Path.Value)
-			if own, ok := strings.CutPrefix(imported, module+"/"); ok && err == nil {
-				direct[dir] = append(direct[dir], own)
+		all[dir] = make(map[string]bool)
+		for _, imported := range paths[1:] {
+			if imported, own := strings.CutPrefix(imported, module+"/"); own {
+				all[dir][imported] = true
 			}
 		}
-		return nil
-	})
-	all := make(map[string]map[string]bool)
-	for dir := range direct {
-		below(dir, direct, all)
 	}
-	return all, err
-}
-
-// below adds the packages that a package imports to all, and returns them.
-func below(dir string, direct map[string][]string, all map[string]map[string]bool) map[string]bool {
-	if known, ok := all[dir]; ok {
-		return known
-	}
-	set := make(map[string]bool)
-	for _, imported := range direct[dir] {
-		set[imported] = true
-		for deeper := range below(imported, direct, all) {
-			set[deeper] = true
-		}
-	}
-	all[dir] = set
-	return set
+	return all, nil
 }

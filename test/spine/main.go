@@ -1,11 +1,11 @@
-// Spine follows one warm delta from the wire to the webhook and to the disk, and counts what it
-// passes. The delta is the update of a pod on a route with an equality as its filter, without a
-// handler, with a webhook as its sink, and with a state folder; two updates came before, and the
-// router is idle.
+// Spine follows one warm delta from the wire to the webhook and to the disk, and counts the
+// functions, packages, goroutines and locks on its way. The delta is the update of a pod on a route
+// with an equality as its filter, without a handler, with a webhook as its sink, and with a state
+// folder; two updates came before, and the router is idle.
 //
 //	go run ./test/spine          # prints the figures of the recording in testdata
 //	go run ./test/spine -w       # makes the recording again (a minute), and the table from it
-//	go run ./test/spine -table   # makes the table of CONTRIBUTING.md again; `make generate` does it
+//	go run ./test/spine -table   # makes the table of CONTRIBUTING.md again, as make generate does
 //
 // The recording is exact: the router is built with an overlay in which each function, method and
 // function literal of cmd/router, internal and pkg records that it begins and ends, with its
@@ -85,7 +85,7 @@ func run(ctx context.Context, root string, write, onlyTable bool) error {
 	if err != nil || onlyTable {
 		return err
 	}
-	imports, err := importsOf(root)
+	imports, err := importsOf(ctx, root)
 	if err == nil {
 		report(os.Stdout, way, imports)
 	}
@@ -98,7 +98,7 @@ func rewrite(ctx context.Context, root string) error {
 	if err != nil {
 		return err
 	}
-	imports, err := importsOf(root)
+	imports, err := importsOf(ctx, root)
 	if err != nil {
 		return err
 	}

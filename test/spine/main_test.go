@@ -182,6 +182,27 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// TestTableIsCurrent shows that CONTRIBUTING.md has the table of the recording, whose functions
+// exist.
+func TestTableIsCurrent(t *testing.T) {
+	recording, err := os.Open(recordingOf(root))
+	must.Succeed(t, err)
+	defer recording.Close()
+	recorded, err := read(recording)
+	must.Succeed(t, err)
+	docs, err := sentences(root)
+	must.Succeed(t, err)
+	rows, err := table(rowsOf(recorded), docs)
+	must.Succeed(t, err)
+	text, err := os.ReadFile(filepath.Join(root, "CONTRIBUTING.md"))
+	must.Succeed(t, err)
+	now, err := withTable(string(text), rows)
+	must.Succeed(t, err)
+	if now != string(text) {
+		t.Error("the table of CONTRIBUTING.md is out of date: run go run ./test/spine -table")
+	}
+}
+
 // TestMistakes shows that other text is no recording.
 func TestMistakes(t *testing.T) {
 	for _, text := range []string{"goroutine 1\n+ x\n", "goroutine 1\n+ x y ×z\n", "goroutine 1\n    + x y\n"} {

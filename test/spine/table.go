@@ -40,7 +40,8 @@ func rowsOf(way []goroutine) []row {
 }
 
 // rowsAbove makes the rows for calls with at least so many functions, and for the outermost
-// function of each goroutine. A literal is left out: it comes back into a function that has its row.
+// function of each goroutine. A literal is left out: it comes back into a function that has its
+// row.
 func rowsAbove(way []goroutine, least int) (rows []row) {
 	known := make(map[string]bool)
 	for i, g := range way {

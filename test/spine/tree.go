@@ -16,7 +16,7 @@ type node struct {
 	at        int // place in the order of the recording
 }
 
-// kind says what a node is.
+// kind is the kind of a node.
 type kind byte
 
 // The kinds of nodes, with their marks in a recording.
@@ -174,8 +174,8 @@ func (b *branch) enclose(s *sources, r trace.Record) {
 	b.running = now
 }
 
-// caller returns the open call of the function that calls the one of a record; nil: it is not one of
-// ours, such as a library that calls us back.
+// caller returns the open call of the function that calls the one of a record; nil: that function
+// is not one of ours, such as a library that calls us back.
 func (b *branch) caller(s *sources, r trace.Record) *node {
 	at := s.at(r.Caller.File, r.Caller.Line)
 	if at < 0 {

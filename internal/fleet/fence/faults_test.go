@@ -148,8 +148,8 @@ func TestStreamLeaderGone(t *testing.T) {
 			want = append(want, bodies(b)...)
 		}
 	}
-	// No part of the test waits for an election that a missing server may hold up: the server is back
-	// soon, whatever the others do.
+	// No part of the test waits for an election that a missing server may hold up: the server is
+	// back soon, whatever the others do.
 	during := func(name string, fault, end func(*natstest.Server)) {
 		servers.WaitReady(t)
 		leader := servers.Leader(t, js, "W")

@@ -28,7 +28,8 @@ type Owner interface {
 	HoldDue(a *rules.DeleteHold)
 }
 
-// settings returns those of the states: of the condition of the route, with its limit.
+// settings returns the configuration of the states: that of the condition of the route, with its
+// limit.
 func (c *Conditions) settings(limit *rules.Limit) rules.ConditionConfig {
 	if !c.cfg.HasCondition() {
 		return rules.ConditionConfig{}

@@ -7,7 +7,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 )
 
-// sinkStates returns the state of the breakers and the downstream routes. It is called under the lock.
+// sinkStates returns the state of the breakers and the downstream routes. It is called under the
+// lock.
 func (r *Route) sinkStates(now time.Time) (all schedule.Sinks) {
 	c := r.Config()
 	for i, b := range c.sinks {
@@ -45,9 +46,9 @@ func (r *Route) heldBy() string {
 	return ""
 }
 
-// takeOffer enqueues an offer of an upstream route if there is room for one more delta. Otherwise it
-// returns a channel that is closed when there is room, or nil if a worker has timed out, so that no
-// further worker waits.
+// takeOffer enqueues an offer of an upstream route if there is room for one more delta. Otherwise
+// it returns a channel that is closed when there is room, or nil if a worker has timed out, so that
+// no further worker waits.
 func (r *Route) takeOffer(f *offer) (ok bool, room <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,8 +67,8 @@ func (r *Route) takeOffer(f *offer) (ok bool, room <-chan struct{}) {
 	return true, nil
 }
 
-// stallUpstream records that a worker of an upstream route timed out: no worker waits until there is room
-// again.
+// stallUpstream records that a worker of an upstream route timed out: no worker waits until there
+// is room again.
 func (r *Route) stallUpstream() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,8 +116,8 @@ func (r *Route) Moving() bool {
 	return b.Queue.Len() > 0 && !r.paused.on() && (b.AllPlaced || r.awaits() == nil) && !b.AllDebouncing()
 }
 
-// leftByDrain returns the sinks, one bit each, that a drain does not wait for: unavailable ones, if their
-// pending deltas are on disk.
+// leftByDrain returns the sinks, one bit each, that a drain does not wait for: unavailable ones, if
+// their pending deltas are on disk.
 func (r *Route) leftByDrain() (down uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -74,8 +74,8 @@ func (c *Config) allBut(sink string) (closed uint64, only string, err error) {
 	return closed, only, nil
 }
 
-// reserveLetter checks that the route has room for the dead letter, and that it is not being redelivered
-// already.
+// reserveLetter checks that the route has room for the dead letter, and that it is not being
+// redelivered already.
 func (r *Route) reserveLetter(letter uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

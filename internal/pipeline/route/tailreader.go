@@ -12,8 +12,8 @@ import (
 // readAgain is the pause after a failed read.
 const readAgain = time.Second
 
-// signalTailReader is called after each change of the queue: there may be room in the head for a part
-// of the tail.
+// signalTailReader is called after each change of the queue: there may be room in the head for a
+// part of the tail.
 func (r *Route) signalTailReader() {
 	if !r.backlog.Room.Low() {
 		return
@@ -48,8 +48,8 @@ func (r *Route) readTail(ctx context.Context) {
 	}
 }
 
-// nextTailPart returns the next part to read, and the number of deltas that are only on disk. It moves
-// deltas that are in memory without reading.
+// nextTailPart returns the next part to read, and the number of deltas that are only on disk. It
+// moves deltas that are in memory without reading.
 func (r *Route) nextTailPart() (part queue.Part, n int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,8 +63,8 @@ func (r *Route) nextTailPart() (part queue.Part, n int, ok bool) {
 	return part, n, ok
 }
 
-// takeTailPart appends a part that was read to the head, when n deltas were only on disk. It returns
-// false if err is set.
+// takeTailPart appends a part that was read to the head, when n deltas were only on disk. It
+// returns false if err is set.
 func (r *Route) takeTailPart(part queue.Part, n int, pending []checkpoint.Pending, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -110,6 +110,6 @@ func (c *Config) waitCaughtUp() bool {
 	return true
 }
 
-// background returns the context of work that no caller has begun: an evaluation when a timer fires,
-// or the removal of dead letters after a write of the checkpoint.
+// background returns the context of work that no caller has begun: an evaluation when a timer
+// fires, or the removal of dead letters after a write of the checkpoint.
 func background() context.Context { return context.Background() } //nolint:forbidigo // see above

@@ -32,66 +32,66 @@ type Workers struct {
 const evaluations = 100
 
 // Start starts the workers. They end when ctx does, or when the route is removed.
-func (c *Workers) Start(ctx context.Context) {
-	r := c.route
-	c.taking, c.stop = context.WithCancel(ctx)
-	r.Config().begin(ctx, c.taking)
+func (ws *Workers) Start(ctx context.Context) {
+	r := ws.route
+	ws.taking, ws.stop = context.WithCancel(ctx)
+	r.Config().begin(ctx, ws.taking)
 	r.conditions.Begin()
 	if r.env.Store != nil {
-		c.run(func() { r.readTail(c.taking) })
+		ws.run(func() { r.readTail(ws.taking) })
 	}
-	c.StartMissing()
+	ws.StartMissing()
 }
 
 // run runs a worker.
-func (c *Workers) run(worker func()) {
-	c.all.Add(1)
-	c.route.env.Workers.Go(func() {
-		defer c.all.Done()
+func (ws *Workers) run(worker func()) {
+	ws.all.Add(1)
+	ws.route.env.Workers.Go(func() {
+		defer ws.all.Done()
 		worker()
 	})
 }
 
 // StartMissing starts the missing workers of the route, if it has started.
-func (c *Workers) StartMissing() {
-	if c.taking == nil {
+func (ws *Workers) StartMissing() {
+	if ws.taking == nil {
 		return
 	}
-	c.route.mu.Lock()
-	defer c.route.mu.Unlock()
-	for ; c.count < c.route.Config().Concurrency; c.count++ {
-		c.run(c.work)
+	ws.route.mu.Lock()
+	defer ws.route.mu.Unlock()
+	for ; ws.count < ws.route.Config().Concurrency; ws.count++ {
+		ws.run(ws.work)
 	}
 }
 
 // Stop lets the workers finish their batches and take no more.
-func (c *Workers) Stop() {
-	if c.stop != nil {
-		c.stop()
+func (ws *Workers) Stop() {
+	if ws.stop != nil {
+		ws.stop()
 	}
 }
 
 // Drain ends the waits for incomplete batches and retries. No more deltas are added.
-func (c *Workers) Drain() {
-	c.route.mu.Lock()
-	defer c.route.mu.Unlock()
-	b := c.route.backlog
+func (ws *Workers) Drain() {
+	ws.route.mu.Lock()
+	defer ws.route.mu.Unlock()
+	b := ws.route.backlog
 	b.Draining = true
 	if !b.Queue.Changes.On {
 		b.Queue.EndWindows() // the deltas in windows would be lost
 	}
 	b.Queue.Lanes.WakeAll()
-	c.leader.Signal()
+	ws.leader.Signal()
 }
 
 // Wait waits until all workers have ended.
-func (c *Workers) Wait() { c.all.Wait() }
+func (ws *Workers) Wait() { ws.all.Wait() }
 
 // work takes batches until the route is removed, has fewer workers, or abandons this one. A batch
 // that was taken is finished.
-func (c *Workers) work() {
-	w := newWorker(c.route)
-	for c.next(c.taking, w) {
+func (ws *Workers) work() {
+	w := newWorker(ws.route)
+	for ws.next(ws.taking, w) {
 		if !w.work() {
 			return
 		}
@@ -111,32 +111,32 @@ type step struct {
 
 // next takes the next batch for a worker. It returns false if ctx is done, or if there are too many
 // workers.
-func (c *Workers) next(ctx context.Context, w *worker) bool {
-	if !c.leader.Acquire(ctx) {
+func (ws *Workers) next(ctx context.Context, w *worker) bool {
+	if !ws.leader.Acquire(ctx) {
 		return false
 	}
-	defer c.leader.Release()
+	defer ws.leader.Release()
 	for ctx.Err() == nil {
-		s := c.step(w)
+		s := ws.step(w)
 		switch {
 		case s.taken:
 			return true
 		case s.surplus:
 			return false
 		case s.unplaced != nil:
-			c.assignLane(ctx, &s)
+			ws.assignLane(ctx, &s)
 		default:
-			c.leader.Wait(ctx, s.again, s.also)
+			ws.leader.Wait(ctx, s.again, s.also)
 		}
 	}
-	c.route.mu.Lock()
-	defer c.route.mu.Unlock()
-	c.leader.Unpark()
+	ws.route.mu.Lock()
+	defer ws.route.mu.Unlock()
+	ws.leader.Unpark()
 	return false
 }
 
 // assignLane assigns a lane to an entry, unless the configuration has changed.
-func (c *Workers) assignLane(ctx context.Context, s *step) {
+func (ws *Workers) assignLane(ctx context.Context, s *step) {
 	turn := s.config.Allowance.Evaluating()
 	if !turn.Take(ctx) {
 		return
@@ -146,7 +146,7 @@ func (c *Workers) assignLane(ctx context.Context, s *step) {
 	if ctx.Err() != nil {
 		return
 	}
-	r := c.route
+	r := ws.route
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.config == r.Config() {
@@ -158,15 +158,15 @@ func (c *Workers) assignLane(ctx context.Context, s *step) {
 // step determines the next action of the leader under one lock. Entries without a lane, restored or
 // added before the route was ready, get their lanes first and in order. Then a batch is taken if it
 // is due.
-func (c *Workers) step(w *worker) step {
-	r := c.route
+func (ws *Workers) step(w *worker) step {
+	r := ws.route
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	config, b := r.Config(), r.backlog
-	if c.count > config.Concurrency {
-		c.count--
-		c.leader.Unpark()
-		c.leader.Signal() // this worker may have consumed a signal for the others
+	if ws.count > config.Concurrency {
+		ws.count--
+		ws.leader.Unpark()
+		ws.leader.Signal() // this worker may have consumed a signal for the others
 		return step{surplus: true}
 	}
 	if !b.AllPlaced && b.Old == nil {
@@ -175,7 +175,7 @@ func (c *Workers) step(w *worker) step {
 			return step{config: config, again: again, also: config.current.Done()}
 		}
 		if next := b.NextUnplaced(); next != nil {
-			if c.evaluated++; c.evaluated%evaluations == 0 && c.take(w, r.now()) {
+			if ws.evaluated++; ws.evaluated%evaluations == 0 && ws.take(w, r.now()) {
 				return step{taken: true}
 			}
 			return step{config: config, unplaced: next}
@@ -183,36 +183,36 @@ func (c *Workers) step(w *worker) step {
 		b.AllPlaced = true
 		r.changed()
 	}
-	return c.poll(w)
+	return ws.poll(w)
 }
 
 // poll takes a batch for a worker if it is due; otherwise it sets the timer. It is called under the
 // lock.
-func (c *Workers) poll(w *worker) step {
-	r, b := c.route, c.route.backlog
+func (ws *Workers) poll(w *worker) step {
+	r, b := ws.route, ws.route.backlog
 	now := r.now() // read under the lock, so that it is not before the time of any entry
 	r.paused.expire(now)
 	if b.Queue.Lanes.Wake(now) {
-		c.leader.GateOpened()
+		ws.leader.GateOpened()
 	}
-	if c.take(w, now) {
+	if ws.take(w, now) {
 		return step{taken: true}
 	}
-	p := c.plan(now)
-	c.leader.Park(p)
+	p := ws.plan(now)
+	ws.leader.Park(p)
 	r.env.Progress.reportIfAwaited()
 	return step{again: p.Again}
 }
 
 // take takes a batch for a worker if it is due. It is called under the lock.
-func (c *Workers) take(w *worker, now time.Time) bool {
-	r, b := c.route, c.route.backlog
-	p := c.plan(now)
+func (ws *Workers) take(w *worker, now time.Time) bool {
+	r, b := ws.route, ws.route.backlog
+	p := ws.plan(now)
 	if p.Take == 0 {
 		return false
 	}
 	w.batch = b.Queue.Take(p.Take, w.batch[:0], b.Pass)
-	c.leader.Taken(now, len(w.batch))
+	ws.leader.Taken(now, len(w.batch))
 	if b.Rules.Limit.On() {
 		r.changed()
 	}
@@ -220,18 +220,18 @@ func (c *Workers) take(w *worker, now time.Time) bool {
 		return false // the ready entries turned out to be blocked
 	}
 	w.config = r.Config()
-	c.busy = append(c.busy, w)
+	ws.busy = append(ws.busy, w)
 	return true
 }
 
-func (c *Workers) plan(now time.Time) schedule.Plan {
-	v := c.view(now)
-	return c.leader.Plan(&v)
+func (ws *Workers) plan(now time.Time) schedule.Plan {
+	v := ws.view(now)
+	return ws.leader.Plan(&v)
 }
 
 // view returns the state of the route for the leader. The queue was woken at now.
-func (c *Workers) view(now time.Time) schedule.View {
-	r, b, config := c.route, c.route.backlog, c.route.Config()
+func (ws *Workers) view(now time.Time) schedule.View {
+	r, b, config := ws.route, ws.route.backlog, ws.route.Config()
 	lanes := &b.Queue.Lanes
 	v := schedule.View{
 		Now: now, Stopped: r.paused.on() || b.Old != nil, Resume: r.paused.until, Ready: lanes.Ready(), NextDue: lanes.NextDue(), Gate: lanes.Gate(), Size: config.Batch.Size,
@@ -250,9 +250,9 @@ func (c *Workers) view(now time.Time) schedule.View {
 func (r *Route) Idle() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	now, c, b := r.now(), &r.workers, r.backlog
+	now, ws, b := r.now(), &r.workers, r.backlog
 	switch {
-	case len(c.busy) > 0:
+	case len(ws.busy) > 0:
 		return false
 	case r.paused.on():
 		return !r.paused.expired(now)
@@ -260,9 +260,9 @@ func (r *Route) Idle() bool {
 		return false
 	case !b.AllPlaced:
 		return r.awaits() != nil
-	case !c.leader.Waits(now), b.Queue.Lanes.GateIsOpen():
+	case !ws.leader.Waits(now), b.Queue.Lanes.GateIsOpen():
 		return false
 	}
-	v := c.view(now)
-	return c.leader.Idle(&v)
+	v := ws.view(now)
+	return ws.leader.Idle(&v)
 }

@@ -117,8 +117,8 @@ type NamedSink struct {
 	Sink    plugins.Sink
 	Of      string // the only route with the sink, for the log; empty: others may have it
 	InOrder bool   // a Write may have several deltas of one key, see plugins.Ordered
-	// Behind are the names of the sinks to which the receiver delivers. A dead letter of one of them
-	// is redelivered to it alone, see transit.State.Only.
+	// Behind are the names of the sinks to which the receiver delivers. A dead letter of one of
+	// them is redelivered to it alone, see transit.State.Only.
 	Behind []string
 	// Route is the name of a downstream route, which gets each event as a delta with that Event;
 	// Sink is nil then. Empty: the target is a sink.
@@ -127,8 +127,8 @@ type NamedSink struct {
 
 // Cached finds the objects of deltas in the cache.
 type Cached struct {
-	// Object returns the cached object of a delta, of which the handler makes events again that were
-	// made of an outdated state; nil: it is not known. It must not block. Object may be nil.
+	// Object returns the cached object of a delta, of which the handler makes events again that
+	// were made of an outdated state; nil: it is not known. It must not block. Object may be nil.
 	Object func(d *event.Delta) *event.Object
 	// Whole is closed once the cache has the whole objects of which the disk has only identities.
 	// Restored deltas of such objects, and all deltas behind them, wait for it. nil: they need not.

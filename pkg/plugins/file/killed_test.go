@@ -17,8 +17,8 @@ import (
 // killedEnv has the folder for the process of TestKilledWhileRotating, and its first id.
 const killedEnv = "DELTAROUTER_TEST_KILLED"
 
-// TestKilledWhileRotating: a process that is killed at any moment of a rotation loses no line that it
-// has acknowledged, and leaves no partial line. Duplicates are events that were in flight at the
+// TestKilledWhileRotating: a process that is killed at any moment of a rotation loses no line that
+// it has acknowledged, and leaves no partial line. Duplicates are events that were in flight at the
 // kill.
 func TestKilledWhileRotating(t *testing.T) {
 	// Guarantee: rotation-crash

@@ -25,7 +25,7 @@ const (
 	End   = "end"   // closes the window; the answer is its records, a list in JSON in one line
 )
 
-// Kind says what a record is about.
+// Kind is the kind of a record.
 type Kind byte
 
 // The kinds of records.
@@ -112,8 +112,8 @@ func add(r Record) int {
 	return window.number
 }
 
-// callers returns up to so many callers of the function that has called Enter or Lock, the outermost
-// one first. At least one is there: the function that the goroutine began with.
+// callers returns up to so many callers of the function that has called Enter or Lock, the
+// outermost one first. At least one is there: the function that the goroutine began with.
 func callers(most int) (stack []Frame) {
 	const own = 5 // Callers, callers, add, Enter or Lock, and the function
 	pcs := make([]uintptr, most)

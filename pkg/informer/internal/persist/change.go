@@ -172,7 +172,7 @@ type Cut struct {
 	taken   []taken
 }
 
-// taken has what a state has changed, which is listed once the locks are released.
+// taken has the changes of a state. They are listed once the locks are released.
 type taken struct {
 	changed map[event.Key]*event.Object
 	settled map[string]event.Key

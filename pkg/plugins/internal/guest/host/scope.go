@@ -188,8 +188,8 @@ func (s *Scope) Finish(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Begin begins a call of the guest with a batch of a maximum size in bytes. It ends with Conclude and
-// then End.
+// Begin begins a call of the guest with a batch of a maximum size in bytes. It ends with Conclude
+// and then End.
 func (s *Scope) Begin(ctx context.Context, batch []*event.Delta, size int) context.Context {
 	ctx = s.begin(ctx, batch, s.limits.Timeout)
 	s.answers.begin(&s.clock, batch, size)
