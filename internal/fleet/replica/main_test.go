@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.etcd.io/bbolt"
-	"go.uber.org/goleak"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/fleet"
@@ -28,8 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	effort.Waiting(8)
-	// nats.go leaves this goroutine if a put to the Object Store ends before the goroutine begins.
-	leaks.Main(m, goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+	leaks.Main(m)
 }
 
 // patience limits the wait of a test. A successful test does not wait so long.
