@@ -21,7 +21,10 @@ var allowed = map[string][]string{
 	"pkg/event":        {"internal/rawjson", "internal/transit"},
 	"pkg/authz":        {},
 	"internal/metrics": {},
-	"pkg/config":       {"internal/fileerr", "internal/config/files", "internal/config/resources", "internal/config/scalar", "internal/config/tags", "internal/config/yamlfile", "internal/similar"},
+	"pkg/config": {
+		"internal/config/files", "internal/config/resources", "internal/config/scalar", "internal/config/tags",
+		"internal/config/yamlfile", "internal/fileerr", "internal/similar",
+	},
 	"internal/schema":  {"internal/fileerr"},
 	"internal/timer":   {},
 	"internal/backoff": {},
@@ -67,98 +70,165 @@ var allowed = map[string][]string{
 
 	"internal/expr": {
 		"internal/expr/builtin", "internal/expr/celerr", "internal/expr/check", "internal/expr/cost", "internal/expr/equality",
-		"internal/expr/fieldpath", "internal/expr/jsonval", "internal/expr/lint", "internal/expr/readset", "internal/expr/resolve", "internal/expr/syntax",
-		"internal/expr/typeset", "internal/kept", "pkg/event", "internal/rawjson", "internal/schema",
+		"internal/expr/fieldpath", "internal/expr/jsonval", "internal/expr/lint", "internal/expr/readset",
+		"internal/expr/resolve", "internal/expr/syntax", "internal/expr/typeset", "internal/kept", "internal/rawjson",
+		"internal/schema", "pkg/event",
 	},
 	// CEL in layers: each may import those above it here.
-	"internal/expr/celerr":    {},
-	"internal/expr/jsonval":   {"internal/expr/celerr", "internal/rawjson", "internal/schema"},
-	"internal/expr/syntax":    {},
-	"internal/expr/typeset":   {"internal/expr/celerr", "internal/expr/jsonval", "internal/expr/syntax", "pkg/event", "internal/rawjson", "internal/schema"},
-	"internal/expr/diagnose":  {"internal/similar", "internal/expr/celerr", "internal/expr/syntax", "internal/expr/typeset", "internal/schema"},
-	"internal/expr/fieldpath": {"internal/expr/diagnose", "internal/expr/jsonval", "pkg/event", "internal/rawjson", "internal/schema"},
-	"internal/expr/readset":   {"internal/expr/fieldpath", "internal/expr/syntax", "internal/kept"},
-	"internal/expr/equality":  {"internal/rawjson", "internal/expr/celerr", "internal/expr/jsonval", "internal/expr/syntax", "pkg/event"},
-	"internal/expr/cost":      {"internal/expr/celerr", "internal/expr/jsonval", "internal/expr/syntax", "internal/schema"},
+	"internal/expr/celerr":  {},
+	"internal/expr/jsonval": {"internal/expr/celerr", "internal/rawjson", "internal/schema"},
+	"internal/expr/syntax":  {},
+	"internal/expr/typeset": {
+		"internal/expr/celerr", "internal/expr/jsonval", "internal/expr/syntax", "internal/rawjson", "internal/schema",
+		"pkg/event",
+	},
+	"internal/expr/diagnose": {
+		"internal/expr/celerr", "internal/expr/syntax", "internal/expr/typeset", "internal/schema", "internal/similar",
+	},
+	"internal/expr/fieldpath": {
+		"internal/expr/diagnose", "internal/expr/jsonval", "internal/rawjson", "internal/schema", "pkg/event",
+	},
+	"internal/expr/readset": {"internal/expr/fieldpath", "internal/expr/syntax", "internal/kept"},
+	"internal/expr/equality": {
+		"internal/expr/celerr", "internal/expr/jsonval", "internal/expr/syntax", "internal/rawjson", "pkg/event",
+	},
+	"internal/expr/cost": {"internal/expr/celerr", "internal/expr/jsonval", "internal/expr/syntax", "internal/schema"},
 	"internal/expr/builtin": {
 		"internal/expr/celerr", "internal/expr/cost", "internal/expr/fieldpath", "internal/expr/jsonval", "internal/expr/syntax",
-		"internal/expr/typeset", "pkg/event", "internal/rawjson", "internal/schema",
+		"internal/expr/typeset", "internal/rawjson", "internal/schema", "pkg/event",
 	},
 	"internal/expr/check": {
 		"internal/expr/celerr", "internal/expr/cost", "internal/expr/diagnose", "internal/expr/jsonval", "internal/expr/syntax",
 		"internal/expr/typeset", "internal/schema",
 	},
 	"internal/expr/resolve": {
-		"internal/expr/celerr", "internal/expr/check", "internal/expr/diagnose", "internal/expr/fieldpath", "internal/expr/syntax", "internal/schema",
+		"internal/expr/celerr", "internal/expr/check", "internal/expr/diagnose", "internal/expr/fieldpath",
+		"internal/expr/syntax", "internal/schema",
 	},
 	"internal/expr/lint": {
 		"internal/expr/celerr", "internal/expr/check", "internal/expr/jsonval", "internal/expr/syntax", "internal/schema",
 	},
-	"internal/expr/explain": {"internal/expr", "internal/expr/celerr", "internal/expr/check", "internal/expr/equality", "internal/expr/syntax", "pkg/event"},
+	"internal/expr/explain": {
+		"internal/expr", "internal/expr/celerr", "internal/expr/check", "internal/expr/equality", "internal/expr/syntax",
+		"pkg/event",
+	},
 
-	"pkg/index":           {"pkg/event", "pkg/config", "internal/expr", "internal/expr/equality", "internal/metrics"},
-	"pkg/filters":         {"internal/allowance", "pkg/event", "pkg/config", "internal/expr", "internal/expr/equality"},
-	"internal/checkpoint": {"internal/fingerprint", "internal/rawjson", "pkg/event", "internal/checkpoint/folder", "internal/checkpoint/value", "internal/checkpoint/statefile", "internal/checkpoint/frame"},
+	"pkg/index":   {"internal/expr", "internal/expr/equality", "internal/metrics", "pkg/config", "pkg/event"},
+	"pkg/filters": {"internal/allowance", "internal/expr", "internal/expr/equality", "pkg/config", "pkg/event"},
+	"internal/checkpoint": {
+		"internal/checkpoint/folder", "internal/checkpoint/frame", "internal/checkpoint/statefile", "internal/checkpoint/value",
+		"internal/fingerprint", "internal/rawjson", "pkg/event",
+	},
 
 	"internal/checkpoint/frame":     {"internal/checkpoint/statefile", "internal/checkpoint/value"},
 	"internal/checkpoint/archive":   {"internal/checkpoint", "internal/checkpoint/folder", "internal/fileerr", "pkg/event"},
 	"internal/checkpoint/writer":    {"internal/backoff", "internal/checkpoint", "pkg/event"},
 	"internal/checkpoint/folder":    {"internal/fileerr"},
 	"internal/checkpoint/value":     {},
-	"internal/checkpoint/statefile": {"internal/fileerr", "internal/checkpoint/folder", "internal/checkpoint/value"},
+	"internal/checkpoint/statefile": {"internal/checkpoint/folder", "internal/checkpoint/value", "internal/fileerr"},
 
 	"pkg/informer": {
-		"pkg/informer/internal/wire", "pkg/informer/internal/client", "pkg/informer/internal/persist", "pkg/informer/internal/reflector", "pkg/informer/internal/apply",
-		"internal/backoff", "internal/kept", "pkg/authz", "pkg/event", "pkg/config", "internal/rawjson", "internal/metrics", "internal/timer",
+		"internal/backoff", "internal/kept", "internal/metrics", "internal/rawjson", "internal/timer", "pkg/authz", "pkg/config",
+		"pkg/event", "pkg/informer/internal/apply", "pkg/informer/internal/client", "pkg/informer/internal/persist",
+		"pkg/informer/internal/reflector", "pkg/informer/internal/wire",
 	},
-	"pkg/informer/internal/wire":      {"pkg/event", "internal/rawjson"},
-	"pkg/informer/internal/client":    {"internal/fileerr", "internal/kubehttp", "pkg/event", "pkg/config"},
-	"pkg/informer/internal/persist":   {"internal/kept", "pkg/event"},
-	"pkg/informer/internal/reflector": {"internal/backoff", "pkg/event", "pkg/informer/internal/wire", "pkg/informer/internal/client", "pkg/informer/internal/persist"},
-	"pkg/informer/internal/apply":     {"pkg/event", "internal/backoff", "internal/metrics", "internal/timer", "pkg/informer/internal/wire", "pkg/informer/internal/persist", "pkg/informer/internal/reflector"},
+	"pkg/informer/internal/wire":    {"internal/rawjson", "pkg/event"},
+	"pkg/informer/internal/client":  {"internal/fileerr", "internal/kubehttp", "pkg/config", "pkg/event"},
+	"pkg/informer/internal/persist": {"internal/kept", "pkg/event"},
+	"pkg/informer/internal/reflector": {
+		"internal/backoff", "pkg/event", "pkg/informer/internal/client", "pkg/informer/internal/persist",
+		"pkg/informer/internal/wire",
+	},
+	"pkg/informer/internal/apply": {
+		"internal/backoff", "internal/metrics", "internal/timer", "pkg/event", "pkg/informer/internal/persist",
+		"pkg/informer/internal/reflector", "pkg/informer/internal/wire",
+	},
 
-	"internal/rules": {"pkg/event", "internal/timer"},
+	"internal/rules": {"internal/timer", "pkg/event"},
 
 	// A new kind of handler or sink is a folder under pkg/plugins. Kinds do not know each other.
-	"pkg/plugins":        {"internal/callrecord", "internal/printable", "pkg/authz", "pkg/event", "pkg/config", "internal/metrics", "internal/timer"},
+	"pkg/plugins": {
+		"internal/callrecord", "internal/metrics", "internal/printable", "internal/timer", "pkg/authz", "pkg/config", "pkg/event",
+	},
 	"internal/httpsink":  {"internal/printable", "pkg/config", "pkg/event"},
-	"pkg/plugins/*":      {"pkg/plugins", "pkg/event", "pkg/config", "internal/metrics", "internal/rawjson"},
-	"pkg/plugins/file":   {"internal/fileerr", "pkg/plugins", "pkg/event", "pkg/config"},
-	"pkg/plugins/stdout": {"internal/rawjson", "pkg/plugins", "pkg/event", "pkg/config", "internal/printable"},
-	"pkg/plugins/nats":   {"internal/complaints", "internal/httpsink", "internal/inorder", "internal/natsconn", "pkg/plugins", "pkg/event", "pkg/config", "internal/tlsfiles"},
-	"pkg/plugins/kafka":  {"internal/httpsink", "internal/inorder", "pkg/plugins", "pkg/event", "pkg/config", "internal/tlsfiles"},
-	"pkg/plugins/otlp":   {"internal/httpsink", "pkg/plugins", "pkg/event", "pkg/config", "internal/rawjson", "internal/tlsfiles", "internal/otlpconn"},
-	"pkg/plugins/wasm":   {"internal/fields", "pkg/plugins", "pkg/config", "pkg/plugins/internal/guest", "pkg/plugins/internal/guest/..."},
-	"pkg/plugins/extism": {"internal/fields", "internal/meter", "internal/printable", "internal/rawjson", "pkg/plugins", "pkg/event", "pkg/config", "pkg/plugins/internal/guest", "pkg/plugins/internal/guest/..."},
-	"pkg/plugins/stdio":  {"internal/fields", "internal/lines", "internal/meter", "internal/rawjson", "pkg/plugins", "pkg/event", "pkg/config", "pkg/plugins/internal/guest", "pkg/plugins/internal/guest/..."},
-	"pkg/plugins/js":     {"internal/fields", "internal/fileerr", "internal/meter", "internal/printable", "internal/rawjson", "pkg/plugins", "pkg/event", "pkg/config", "pkg/plugins/internal/guest", "pkg/plugins/internal/guest/..."},
+	"pkg/plugins/*":      {"internal/metrics", "internal/rawjson", "pkg/config", "pkg/event", "pkg/plugins"},
+	"pkg/plugins/file":   {"internal/fileerr", "pkg/config", "pkg/event", "pkg/plugins"},
+	"pkg/plugins/stdout": {"internal/printable", "internal/rawjson", "pkg/config", "pkg/event", "pkg/plugins"},
+	"pkg/plugins/nats": {
+		"internal/complaints", "internal/httpsink", "internal/inorder", "internal/natsconn", "internal/tlsfiles", "pkg/config",
+		"pkg/event", "pkg/plugins",
+	},
+	"pkg/plugins/kafka": {"internal/httpsink", "internal/inorder", "internal/tlsfiles", "pkg/config", "pkg/event", "pkg/plugins"},
+	"pkg/plugins/otlp": {
+		"internal/httpsink", "internal/otlpconn", "internal/rawjson", "internal/tlsfiles", "pkg/config", "pkg/event",
+		"pkg/plugins",
+	},
+	"pkg/plugins/wasm": {
+		"internal/fields", "pkg/config", "pkg/plugins", "pkg/plugins/internal/guest", "pkg/plugins/internal/guest/...",
+	},
+	"pkg/plugins/extism": {
+		"internal/fields", "internal/meter", "internal/printable", "internal/rawjson", "pkg/config", "pkg/event", "pkg/plugins",
+		"pkg/plugins/internal/guest", "pkg/plugins/internal/guest/...",
+	},
+	"pkg/plugins/stdio": {
+		"internal/fields", "internal/lines", "internal/meter", "internal/rawjson", "pkg/config", "pkg/event", "pkg/plugins",
+		"pkg/plugins/internal/guest", "pkg/plugins/internal/guest/...",
+	},
+	"pkg/plugins/js": {
+		"internal/fields", "internal/fileerr", "internal/meter", "internal/printable", "internal/rawjson", "pkg/config",
+		"pkg/event", "pkg/plugins", "pkg/plugins/internal/guest", "pkg/plugins/internal/guest/...",
+	},
 	// The guests of all kinds of handlers that are WebAssembly modules.
-	"pkg/plugins/internal/guest":     {"internal/backoff", "internal/callrecord", "internal/circuit", "internal/fields", "internal/fileerr", "pkg/config", "pkg/plugins", "pkg/event", "pkg/plugins/internal/guest/..."},
-	"pkg/plugins/internal/guest/abi": {"pkg/plugins", "pkg/event", "internal/rawjson", "internal/printable", "pkg/plugins/internal/guest/limits"},
+	"pkg/plugins/internal/guest": {
+		"internal/backoff", "internal/callrecord", "internal/circuit", "internal/fields", "internal/fileerr", "pkg/config",
+		"pkg/event", "pkg/plugins", "pkg/plugins/internal/guest/...",
+	},
+	"pkg/plugins/internal/guest/abi": {
+		"internal/printable", "internal/rawjson", "pkg/event", "pkg/plugins", "pkg/plugins/internal/guest/limits",
+	},
 	"pkg/plugins/internal/guest/engine": {
-		"internal/callrecord", "internal/printable", "internal/fileerr", "internal/lines", "pkg/plugins", "pkg/event", "internal/meter", "pkg/plugins/internal/guest/abi", "pkg/plugins/internal/guest/host",
-		"pkg/plugins/internal/guest/limits",
+		"internal/callrecord", "internal/fileerr", "internal/lines", "internal/meter", "internal/printable", "pkg/event",
+		"pkg/plugins", "pkg/plugins/internal/guest/abi", "pkg/plugins/internal/guest/host", "pkg/plugins/internal/guest/limits",
 	},
-	"pkg/plugins/internal/guest/fetch": {"internal/addresses", "internal/httpsink", "pkg/plugins", "pkg/config", "internal/rawjson", "internal/timer", "pkg/plugins/internal/guest/abi"},
+	"pkg/plugins/internal/guest/fetch": {
+		"internal/addresses", "internal/httpsink", "internal/rawjson", "internal/timer", "pkg/config", "pkg/plugins",
+		"pkg/plugins/internal/guest/abi",
+	},
 	"pkg/plugins/internal/guest/host": {
-		"internal/callrecord", "pkg/plugins", "pkg/event", "pkg/config", "internal/kv", "internal/rawjson", "internal/timer", "internal/lines", "internal/printable", "internal/meter",
-		"pkg/plugins/internal/guest/abi", "pkg/plugins/internal/guest/fetch", "pkg/plugins/internal/guest/files", "pkg/plugins/internal/guest/limits",
+		"internal/callrecord", "internal/kv", "internal/lines", "internal/meter", "internal/printable", "internal/rawjson",
+		"internal/timer", "pkg/config", "pkg/event", "pkg/plugins", "pkg/plugins/internal/guest/abi",
+		"pkg/plugins/internal/guest/fetch", "pkg/plugins/internal/guest/files", "pkg/plugins/internal/guest/limits",
 	},
-	"pkg/plugins/internal/guest/files":   {"internal/fileerr"},
-	"pkg/plugins/internal/guest/limits":  {"pkg/config"},
-	"pkg/plugins/internal/guest/module":  {"internal/backoff", "internal/fields", "internal/fileerr", "internal/oci", "internal/oci/lockfile", "internal/tlsfiles", "pkg/config", "pkg/event", "pkg/plugins"},
-	"internal/meter":                     {"internal/meter/cycles"},
-	"internal/meter/cycles":              {},
-	"pkg/plugins/process":                {"internal/backoff", "internal/fields", "pkg/plugins", "pkg/event", "pkg/config", "internal/kv", "internal/metrics", "internal/rawjson", "internal/timer", "internal/lines", "internal/printable", "pkg/plugins/process/...", "proto/..."},
+	"pkg/plugins/internal/guest/files":  {"internal/fileerr"},
+	"pkg/plugins/internal/guest/limits": {"pkg/config"},
+	"pkg/plugins/internal/guest/module": {
+		"internal/backoff", "internal/fields", "internal/fileerr", "internal/oci", "internal/oci/lockfile", "internal/tlsfiles",
+		"pkg/config", "pkg/event", "pkg/plugins",
+	},
+	"internal/meter":        {"internal/meter/cycles"},
+	"internal/meter/cycles": {},
+	"pkg/plugins/process": {
+		"internal/backoff", "internal/fields", "internal/kv", "internal/lines", "internal/metrics", "internal/printable",
+		"internal/rawjson", "internal/timer", "pkg/config", "pkg/event", "pkg/plugins", "pkg/plugins/process/...", "proto/...",
+	},
 	"pkg/plugins/process/internal/child": {"internal/fileerr", "internal/lines", "internal/printable"},
-	"pkg/plugins/webhook":                {"internal/inorder", "internal/httpsink", "pkg/plugins", "pkg/event", "pkg/config", "internal/metrics", "internal/rawjson", "internal/expr", "internal/tlsfiles"},
-	"pkg/plugins/kubernetes":             {"internal/httpsink", "internal/inorder", "internal/kubehttp", "internal/outdated", "internal/outline", "internal/similar", "pkg/authz", "pkg/plugins", "pkg/event", "pkg/config", "internal/metrics", "internal/rawjson", "internal/timer"},
-	"internal/emit":                      {"pkg/plugins", "pkg/event", "internal/expr"},
-	"pkg/plugins/plugintest":             {"pkg/plugins", "pkg/event", "pkg/config"},
+	"pkg/plugins/webhook": {
+		"internal/expr", "internal/httpsink", "internal/inorder", "internal/metrics", "internal/rawjson", "internal/tlsfiles",
+		"pkg/config", "pkg/event", "pkg/plugins",
+	},
+	"pkg/plugins/kubernetes": {
+		"internal/httpsink", "internal/inorder", "internal/kubehttp", "internal/metrics", "internal/outdated", "internal/outline",
+		"internal/rawjson", "internal/similar", "internal/timer", "pkg/authz", "pkg/config", "pkg/event", "pkg/plugins",
+	},
+	"internal/emit":          {"internal/expr", "pkg/event", "pkg/plugins"},
+	"pkg/plugins/plugintest": {"pkg/config", "pkg/event", "pkg/plugins"},
 
-	"internal/otlpconn":     {"internal/httpsink", "internal/tlsfiles", "pkg/config", "pkg/plugins"},
-	"internal/trace":        {"internal/printable", "pkg/event"},
-	"internal/trace/export": {"internal/backoff", "internal/httpsink", "internal/metrics", "internal/otlpconn", "internal/trace", "pkg/config", "pkg/plugins"},
+	"internal/otlpconn": {"internal/httpsink", "internal/tlsfiles", "pkg/config", "pkg/plugins"},
+	"internal/trace":    {"internal/printable", "pkg/event"},
+	"internal/trace/export": {
+		"internal/backoff", "internal/httpsink", "internal/metrics", "internal/otlpconn", "internal/trace", "pkg/config",
+		"pkg/plugins",
+	},
 
 	"internal/inorder": {"pkg/event", "pkg/plugins"},
 
@@ -167,48 +237,60 @@ var allowed = map[string][]string{
 	"internal/oci/lockfile": {"internal/fileerr", "internal/oci", "pkg/config"},
 
 	// Several processes with one configuration, over NATS JetStream.
-	"internal/natsconn":       {"internal/tlsfiles", "pkg/config", "pkg/plugins"},
-	"internal/fleet":          {"internal/complaints", "internal/natsconn", "internal/printable", "pkg/config"},
-	"internal/fleet/fence":    {"internal/backoff", "internal/fleet"},
-	"internal/fleet/work":     {"internal/pipeline/chain", "internal/rawjson", "internal/checkpoint", "internal/fleet", "internal/fleet/fence", "internal/fleet/owner", "pkg/config", "pkg/event", "pkg/plugins"},
+	"internal/natsconn":    {"internal/tlsfiles", "pkg/config", "pkg/plugins"},
+	"internal/fleet":       {"internal/complaints", "internal/natsconn", "internal/printable", "pkg/config"},
+	"internal/fleet/fence": {"internal/backoff", "internal/fleet"},
+	"internal/fleet/work": {
+		"internal/checkpoint", "internal/fleet", "internal/fleet/fence", "internal/fleet/owner", "internal/pipeline/chain",
+		"internal/rawjson", "pkg/config", "pkg/event", "pkg/plugins",
+	},
 	"internal/fleet/election": {"internal/backoff", "internal/kubehttp", "internal/timer"},
-	"internal/fleet/replica":  {"internal/backoff", "internal/checkpoint", "internal/fleet", "internal/fleet/fence", "internal/metrics"},
-	"internal/fleet/owner":    {"internal/complaints", "internal/printable"},
-	"internal/fleet/roster":   {"internal/fleet"},
-	"internal/fleet/consume":  {"internal/complaints", "internal/fleet/owner"},
+	"internal/fleet/replica": {
+		"internal/backoff", "internal/checkpoint", "internal/fleet", "internal/fleet/fence", "internal/metrics",
+	},
+	"internal/fleet/owner":   {"internal/complaints", "internal/printable"},
+	"internal/fleet/roster":  {"internal/fleet"},
+	"internal/fleet/consume": {"internal/complaints", "internal/fleet/owner"},
 
 	// Services for the handlers of workers.
 	"internal/fleet/lookup":      {"internal/fleet", "internal/printable", "pkg/event", "pkg/plugins"},
 	"internal/fleet/values":      {"internal/backoff", "internal/fleet", "internal/kv", "internal/timer", "pkg/plugins"},
 	"internal/fleet/deadletters": {"internal/backoff", "internal/checkpoint", "internal/fleet", "pkg/event"},
 
-	"internal/kv": {"pkg/plugins", "internal/timer"},
+	"internal/kv": {"internal/timer", "pkg/plugins"},
 
-	"internal/pipeline/schedule":  {"internal/timer"},
-	"internal/pipeline/chain":     {"pkg/event"},
-	"internal/pipeline/queue":     {"internal/rawjson", "pkg/event", "internal/rules", "internal/trace"},
-	"internal/pipeline/condition": {"pkg/event", "internal/checkpoint", "internal/pipeline/spec", "internal/timer", "internal/rules"},
+	"internal/pipeline/schedule": {"internal/timer"},
+	"internal/pipeline/chain":    {"pkg/event"},
+	"internal/pipeline/queue":    {"internal/rawjson", "internal/rules", "internal/trace", "pkg/event"},
+	"internal/pipeline/condition": {
+		"internal/checkpoint", "internal/pipeline/spec", "internal/rules", "internal/timer", "pkg/event",
+	},
 	"internal/pipeline/deliver": {
-		"internal/complaints", "internal/callrecord", "internal/outdated", "internal/pipeline/chain", "internal/backoff", "internal/circuit", "internal/pipeline/queue", "internal/pipeline/spec", "internal/checkpoint", "internal/printable", "internal/timer", "pkg/event", "pkg/plugins", "internal/trace",
+		"internal/backoff", "internal/callrecord", "internal/checkpoint", "internal/circuit", "internal/complaints",
+		"internal/outdated", "internal/pipeline/chain", "internal/pipeline/queue", "internal/pipeline/spec", "internal/printable",
+		"internal/timer", "internal/trace", "pkg/event", "pkg/plugins",
 	},
 	"internal/pipeline/spec": {
-		"internal/allowance", "internal/backoff", "internal/expr", "internal/metrics", "internal/pipeline/queue", "internal/rules",
-		"pkg/event", "pkg/filters", "pkg/plugins",
+		"internal/allowance", "internal/backoff", "internal/expr", "internal/metrics", "internal/pipeline/queue",
+		"internal/rules", "pkg/event", "pkg/filters", "pkg/plugins",
 	},
 	"internal/pipeline/backlog": {
-		"internal/checkpoint", "internal/pipeline/condition", "internal/pipeline/queue", "internal/pipeline/schedule", "internal/pipeline/spec",
-		"internal/rules", "internal/timer", "pkg/event", "pkg/plugins", "internal/trace",
+		"internal/checkpoint", "internal/pipeline/condition", "internal/pipeline/queue", "internal/pipeline/schedule",
+		"internal/pipeline/spec", "internal/rules", "internal/timer", "internal/trace", "pkg/event", "pkg/plugins",
 	},
 	"internal/pipeline/route": {
-		"internal/complaints", "internal/checkpoint", "internal/metrics", "internal/pipeline/backlog", "internal/pipeline/chain", "internal/pipeline/condition",
-		"internal/pipeline/deliver", "internal/pipeline/queue", "internal/pipeline/schedule", "internal/pipeline/spec", "internal/rules", "internal/timer",
-		"pkg/event", "pkg/filters", "pkg/plugins", "internal/trace",
+		"internal/checkpoint", "internal/complaints", "internal/metrics", "internal/pipeline/backlog", "internal/pipeline/chain",
+		"internal/pipeline/condition", "internal/pipeline/deliver", "internal/pipeline/queue", "internal/pipeline/schedule",
+		"internal/pipeline/spec", "internal/rules", "internal/timer", "internal/trace", "pkg/event", "pkg/filters", "pkg/plugins",
 	},
 	"internal/pipeline": {
-		"internal/complaints", "internal/checkpoint", "internal/expr", "internal/metrics", "internal/pipeline/backlog", "internal/pipeline/condition", "internal/pipeline/deliver",
-		"internal/pipeline/route", "internal/pipeline/spec", "internal/rules", "internal/timer", "pkg/event", "pkg/filters", "pkg/plugins", "internal/trace",
+		"internal/checkpoint", "internal/complaints", "internal/expr", "internal/metrics", "internal/pipeline/backlog",
+		"internal/pipeline/condition", "internal/pipeline/deliver", "internal/pipeline/route", "internal/pipeline/spec",
+		"internal/rules", "internal/timer", "internal/trace", "pkg/event", "pkg/filters", "pkg/plugins",
 	},
-	"internal/inspect/api": {"internal/access", "internal/fileerr", "internal/listener", "pkg/authz", "pkg/event", "internal/metrics"},
+	"internal/inspect/api": {
+		"internal/access", "internal/fileerr", "internal/listener", "internal/metrics", "pkg/authz", "pkg/event",
+	},
 	// The rights of the users of the API, and the addresses that it listens on.
 	"internal/access":   {"internal/printable", "pkg/authz"},
 	"internal/listener": {"internal/fileerr"},
@@ -216,70 +298,97 @@ var allowed = map[string][]string{
 	// From a configuration to a running router, in layers. None of them knows a kind of plugin:
 	// cmd/router passes the kinds to them.
 	"internal/compile": {
-		"internal/fileerr", "internal/config/files", "internal/expr", "internal/expr/explain", "internal/kept", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "internal/outline", "internal/similar", "pkg/plugins", "internal/natsconn", "internal/otlpconn",
+		"internal/config/files", "internal/expr", "internal/expr/explain", "internal/fileerr", "internal/kept",
+		"internal/natsconn", "internal/otlpconn", "internal/outline", "internal/schema", "internal/similar", "pkg/config",
+		"pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 	"internal/explain": {
-		"internal/pipeline/chain", "internal/compile", "internal/expr", "internal/expr/explain", "internal/manifest", "internal/rawjson", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer",
+		"internal/compile", "internal/expr", "internal/expr/explain", "internal/manifest", "internal/pipeline/chain",
+		"internal/rawjson", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer",
 	},
-	"internal/rbac": {"internal/compile", "internal/crds", "internal/fleet", "internal/manifest", "pkg/authz", "pkg/config", "pkg/informer", "pkg/plugins"},
+	"internal/rbac": {
+		"internal/compile", "internal/crds", "internal/fleet", "internal/manifest", "pkg/authz", "pkg/config", "pkg/informer",
+		"pkg/plugins",
+	},
 	"internal/check": {
-		"internal/config/files", "internal/compile", "internal/crds", "internal/fleet", "internal/kept", "internal/kv", "internal/metrics", "internal/podevents", "internal/rbac", "internal/schema", "internal/timer", "pkg/authz", "pkg/config", "pkg/event",
-		"pkg/informer", "pkg/plugins", "internal/otlpconn",
+		"internal/compile", "internal/config/files", "internal/crds", "internal/fleet", "internal/kept", "internal/kv",
+		"internal/metrics", "internal/otlpconn", "internal/podevents", "internal/rbac", "internal/schema", "internal/timer",
+		"pkg/authz", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/inspect": {
-		"internal/access", "internal/pipeline/chain", "internal/checkpoint", "internal/compile", "internal/explain", "internal/expr", "internal/expr/explain", "internal/fleet/lookup", "internal/inspect/api", "internal/kept", "internal/metrics", "internal/pipeline",
-		"internal/rawjson", "internal/timer", "pkg/authz", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
+		"internal/access", "internal/checkpoint", "internal/compile", "internal/explain", "internal/expr",
+		"internal/expr/explain", "internal/fleet/lookup", "internal/inspect/api", "internal/kept", "internal/metrics",
+		"internal/pipeline", "internal/pipeline/chain", "internal/rawjson", "internal/timer", "pkg/authz", "pkg/config",
+		"pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 
 	// The running router. An engine moves deltas through the runtime set of a configuration; the
 	// router adds the API and the file; a simulation injects changes like those of an API server.
 	"internal/router/watches": {
-		"internal/checkpoint", "internal/compile", "internal/expr", "internal/inspect", "internal/metrics", "internal/pipeline", "internal/timer",
-		"pkg/config", "pkg/event", "pkg/index", "pkg/informer",
+		"internal/checkpoint", "internal/compile", "internal/expr", "internal/inspect", "internal/metrics", "internal/pipeline",
+		"internal/timer", "pkg/config", "pkg/event", "pkg/index", "pkg/informer",
 	},
 	"internal/router/state": {
-		"internal/fileerr", "internal/checkpoint", "internal/checkpoint/writer", "internal/compile", "internal/fingerprint", "internal/inspect/api", "internal/kv", "internal/metrics",
-		"internal/pipeline", "internal/router/watches", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
+		"internal/checkpoint", "internal/checkpoint/writer", "internal/compile", "internal/fileerr", "internal/fingerprint",
+		"internal/inspect/api", "internal/kv", "internal/metrics", "internal/pipeline", "internal/router/watches",
+		"internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router/engine": {
-		"internal/access", "internal/allowance", "internal/inspect/api", "internal/tlsfiles",
-		"internal/fileerr", "internal/compile", "internal/expr", "internal/inspect", "internal/metrics", "internal/pipeline", "internal/router/state",
-		"internal/fleet/fence", "internal/fleet/work", "internal/router/watches", "internal/timer", "pkg/config", "pkg/event", "pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins",
+		"internal/access", "internal/allowance", "internal/compile", "internal/expr", "internal/fileerr", "internal/fleet/fence",
+		"internal/fleet/work", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline",
+		"internal/router/state", "internal/router/watches", "internal/timer", "internal/tlsfiles", "pkg/config", "pkg/event",
+		"pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router/worker": {
-		"internal/backoff", "internal/checkpoint", "internal/compile", "internal/config/files", "internal/fleet", "internal/fleet/consume", "internal/fleet/deadletters",
-		"internal/fleet/lookup", "internal/fleet/owner", "internal/fleet/roster", "internal/fleet/values", "internal/fleet/work", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/oci/lockfile", "internal/pipeline", "internal/router/engine",
-		"internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
+		"internal/backoff", "internal/checkpoint", "internal/compile", "internal/config/files", "internal/fleet",
+		"internal/fleet/consume", "internal/fleet/deadletters", "internal/fleet/lookup", "internal/fleet/owner",
+		"internal/fleet/roster", "internal/fleet/values", "internal/fleet/work", "internal/inspect", "internal/inspect/api",
+		"internal/metrics", "internal/oci/lockfile", "internal/pipeline", "internal/router/engine", "internal/router/state",
+		"internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router": {
-		"internal/access", "internal/allowance", "internal/config/files", "internal/compile", "internal/customresources", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline", "internal/podevents", "internal/printable", "internal/router/engine", "internal/tlsfiles",
-		"internal/checkpoint", "internal/fileerr", "internal/fleet", "internal/fleet/deadletters", "internal/fleet/election", "internal/fleet/fence", "internal/fleet/replica", "internal/fleet/lookup", "internal/fleet/roster", "internal/fleet/work",
-		"internal/oci/lockfile", "internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins", "internal/trace", "internal/trace/export",
+		"internal/access", "internal/allowance", "internal/checkpoint", "internal/compile", "internal/config/files",
+		"internal/customresources", "internal/fileerr", "internal/fleet", "internal/fleet/deadletters", "internal/fleet/election",
+		"internal/fleet/fence", "internal/fleet/lookup", "internal/fleet/replica", "internal/fleet/roster", "internal/fleet/work",
+		"internal/inspect", "internal/inspect/api", "internal/metrics", "internal/oci/lockfile", "internal/pipeline",
+		"internal/podevents", "internal/printable", "internal/router/engine", "internal/router/state", "internal/timer",
+		"internal/tlsfiles", "internal/trace", "internal/trace/export", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/simulate": {
-		"internal/config/files", "internal/checkpoint", "internal/compile", "internal/inspect", "internal/metrics", "internal/pipeline", "internal/rawjson", "internal/recording",
-		"internal/router/engine", "internal/router/state", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
+		"internal/checkpoint", "internal/compile", "internal/config/files", "internal/inspect", "internal/metrics",
+		"internal/pipeline", "internal/rawjson", "internal/recording", "internal/router/engine", "internal/router/state",
+		"internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	// For authors of handlers: one handler alone, and the build of its source.
 	"internal/solo": {
-		"internal/callrecord", "internal/compile", "internal/explain", "internal/kv", "internal/manifest", "internal/metrics", "internal/rawjson", "internal/recording", "internal/timer",
-		"pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
+		"internal/callrecord", "internal/compile", "internal/explain", "internal/kv", "internal/manifest", "internal/metrics",
+		"internal/rawjson", "internal/recording", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/toolchain": {"internal/fileerr"},
 	// The commands of router plugin that need no source code.
-	"internal/plugincmd": {"internal/callrecord", "internal/cli", "internal/compile", "internal/fields", "internal/fileerr", "internal/oci", "internal/oci/lockfile", "internal/recording", "internal/solo", "pkg/event", "pkg/plugins"},
-	"internal/cases":     {"internal/fileerr", "internal/compile", "internal/simulate", "pkg/config", "pkg/event"},
-	"internal/cli":       {"internal/fileerr", "internal/config/files", "internal/inspect/api", "internal/manifest", "internal/printable", "internal/remote", "internal/similar", "internal/terminal", "pkg/config"},
+	"internal/plugincmd": {
+		"internal/callrecord", "internal/cli", "internal/compile", "internal/fields", "internal/fileerr", "internal/oci",
+		"internal/oci/lockfile", "internal/recording", "internal/solo", "pkg/event", "pkg/plugins",
+	},
+	"internal/cases": {"internal/compile", "internal/fileerr", "internal/simulate", "pkg/config", "pkg/event"},
+	"internal/cli": {
+		"internal/config/files", "internal/fileerr", "internal/inspect/api", "internal/manifest", "internal/printable",
+		"internal/remote", "internal/similar", "internal/terminal", "pkg/config",
+	},
 	// The way from the command line to a router in a cluster.
 	"internal/remote":   {"internal/fileerr", "internal/inspect/api", "internal/kubehttp"},
 	"internal/terminal": {"internal/printable"},
 	"internal/version":  {},
 	// The command router state.
-	"internal/statecmd": {"internal/checkpoint", "internal/checkpoint/archive", "internal/cli", "internal/fileerr", "internal/inspect/api", "internal/printable", "pkg/config", "pkg/informer"},
+	"internal/statecmd": {
+		"internal/checkpoint", "internal/checkpoint/archive", "internal/cli", "internal/fileerr", "internal/inspect/api",
+		"internal/printable", "pkg/config", "pkg/informer",
+	},
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
 	"internal/customresources": {
-		"internal/backoff", "internal/crds", "internal/fileerr", "internal/kubehttp", "internal/manifest", "internal/metrics", "internal/printable", "pkg/authz", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
+		"internal/backoff", "internal/crds", "internal/fileerr", "internal/kubehttp", "internal/manifest", "internal/metrics",
+		"internal/printable", "pkg/authz", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 	// The output of router crds.
 	"internal/crds": {"internal/config/scalar", "internal/config/tags", "internal/manifest", "pkg/config"},
@@ -287,14 +396,18 @@ var allowed = map[string][]string{
 	"internal/scaffold": {"internal/fileerr", "internal/similar", "sdk"},
 	"sdk":               {},
 	"cmd/router": {
-		"internal/fileerr", "internal/cases", "internal/check", "internal/cli", "internal/compile", "internal/config/reference", "internal/crds", "internal/emit", "internal/explain", "internal/gclimits", "internal/inspect/api",
-		"internal/lines", "internal/listing", "internal/printable", "internal/rbac", "internal/recording", "internal/remote", "internal/router", "internal/router/worker", "internal/plugincmd", "internal/scaffold", "internal/simulate", "internal/statecmd", "internal/terminal", "internal/toolchain", "pkg/config", "pkg/informer", "pkg/plugins", "pkg/plugins/*",
-		"internal/checkpoint", "internal/version", // for router version
+		"internal/cases", "internal/check", "internal/checkpoint", "internal/cli", "internal/compile",
+		"internal/config/reference", "internal/crds", "internal/emit", "internal/explain", "internal/fileerr",
+		"internal/gclimits", "internal/inspect/api", "internal/lines", "internal/listing", "internal/plugincmd",
+		"internal/printable", "internal/rbac", "internal/recording", "internal/remote", "internal/router",
+		"internal/router/worker", "internal/scaffold", "internal/simulate", "internal/statecmd", "internal/terminal",
+		"internal/toolchain", "internal/version", "pkg/config", "pkg/informer", "pkg/plugins", "pkg/plugins/*",
+		// for router version,
 	},
 
 	// The SDK of native plugins shares the generated code with the router, and nothing else.
 	"proto/...":       {},
-	"sdk/process/...": {"sdk/process/...", "proto/..."},
+	"sdk/process/...": {"proto/...", "sdk/process/..."},
 
 	// Separate modules. The author of a plugin gets the SDK without any part of the router.
 	"sdk/go/...":           {"sdk/go/..."},
