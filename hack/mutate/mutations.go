@@ -82,10 +82,10 @@ var mutations = []mutation{
 	},
 	{
 		guarantee: "limit", promise: "a limit counts its burst",
-		file:     "internal/rules/limit.go",
+		file:     "internal/pipeline/rules/limit.go",
 		old:      `	if full-at <= l.span() {`,
 		now:      `	if full-at <= l.span()+l.cfg.Every {`,
-		packages: []string{"./internal/rules"},
+		packages: []string{"./internal/pipeline/rules"},
 	},
 	{
 		guarantee: "secrets-off-disk", promise: "the disk has only the identity of a Secret",

@@ -5,12 +5,11 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/complaints"
 	"github.com/deltarouter/deltarouter/internal/metrics"
-	"github.com/deltarouter/deltarouter/internal/pipeline/backlog"
 	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
 	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
 	"github.com/deltarouter/deltarouter/internal/pipeline/route"
+	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
-	"github.com/deltarouter/deltarouter/internal/rules"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -105,7 +104,7 @@ func newEnv(p *Pipeline) *route.Env {
 	if e.Complaints == nil {
 		e.Complaints = complaints.New(c.Log)
 	}
-	e.Env = backlog.Env{Clock: c.Clock, InFlight: c.InFlight, MaxDisk: c.MaxDisk, Refused: c.Refused, Tracer: c.Tracer}
+	e.Storage = route.Storage{Clock: c.Clock, InFlight: c.InFlight, MaxDisk: c.MaxDisk, Refused: c.Refused, Tracer: c.Tracer}
 	e.Shares.Memory, e.Shares.Disk = c.OwnedMemory, c.OwnedDisk
 	e.Shares.Keys, e.Shares.Objects = c.OwnedKeys, c.OwnedObjects
 	if c.Store != nil {

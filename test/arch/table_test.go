@@ -144,7 +144,7 @@ var allowed = map[string][]string{
 		"pkg/informer/internal/reflector", "pkg/informer/internal/wire",
 	},
 
-	"internal/rules": {"internal/timer", "pkg/event"},
+	"internal/pipeline/rules": {"internal/timer", "pkg/event"},
 
 	// A new kind of handler or sink is a folder under pkg/plugins. Kinds do not know each other.
 	"pkg/plugins": {
@@ -259,11 +259,10 @@ var allowed = map[string][]string{
 
 	"internal/kv": {"internal/timer", "pkg/plugins"},
 
-	"internal/pipeline/schedule": {"internal/timer"},
-	"internal/pipeline/chain":    {"pkg/event"},
-	"internal/pipeline/queue":    {"internal/rawjson", "internal/rules", "internal/trace", "pkg/event"},
+	"internal/pipeline/queue": {"internal/pipeline/rules", "internal/rawjson", "internal/timer", "internal/trace", "pkg/event"},
+	"internal/pipeline/chain": {"pkg/event"},
 	"internal/pipeline/condition": {
-		"internal/checkpoint", "internal/pipeline/spec", "internal/rules", "internal/timer", "pkg/event",
+		"internal/checkpoint", "internal/pipeline/rules", "internal/pipeline/spec", "internal/timer", "pkg/event",
 	},
 	"internal/pipeline/deliver": {
 		"internal/backoff", "internal/callrecord", "internal/checkpoint", "internal/circuit", "internal/complaints",
@@ -272,21 +271,17 @@ var allowed = map[string][]string{
 	},
 	"internal/pipeline/spec": {
 		"internal/allowance", "internal/backoff", "internal/expr", "internal/metrics", "internal/pipeline/queue",
-		"internal/rules", "pkg/event", "pkg/filters", "pkg/plugins",
-	},
-	"internal/pipeline/backlog": {
-		"internal/checkpoint", "internal/pipeline/condition", "internal/pipeline/queue", "internal/pipeline/schedule",
-		"internal/pipeline/spec", "internal/rules", "internal/timer", "internal/trace", "pkg/event", "pkg/plugins",
+		"internal/pipeline/rules", "pkg/event", "pkg/filters", "pkg/plugins",
 	},
 	"internal/pipeline/route": {
-		"internal/checkpoint", "internal/complaints", "internal/metrics", "internal/pipeline/backlog", "internal/pipeline/chain",
-		"internal/pipeline/condition", "internal/pipeline/deliver", "internal/pipeline/queue", "internal/pipeline/schedule",
-		"internal/pipeline/spec", "internal/rules", "internal/timer", "internal/trace", "pkg/event", "pkg/filters", "pkg/plugins",
+		"internal/checkpoint", "internal/complaints", "internal/metrics", "internal/pipeline/chain",
+		"internal/pipeline/condition", "internal/pipeline/deliver", "internal/pipeline/queue", "internal/pipeline/rules",
+		"internal/pipeline/spec", "internal/timer", "internal/trace", "pkg/event", "pkg/filters", "pkg/plugins",
 	},
 	"internal/pipeline": {
-		"internal/checkpoint", "internal/complaints", "internal/expr", "internal/metrics", "internal/pipeline/backlog",
-		"internal/pipeline/condition", "internal/pipeline/deliver", "internal/pipeline/route", "internal/pipeline/spec",
-		"internal/rules", "internal/timer", "internal/trace", "pkg/event", "pkg/filters", "pkg/plugins",
+		"internal/checkpoint", "internal/complaints", "internal/expr", "internal/metrics", "internal/pipeline/condition",
+		"internal/pipeline/deliver", "internal/pipeline/route", "internal/pipeline/rules", "internal/pipeline/spec",
+		"internal/timer", "internal/trace", "pkg/event", "pkg/filters", "pkg/plugins",
 	},
 	"internal/inspect/api": {
 		"internal/access", "internal/fileerr", "internal/listener", "internal/metrics", "pkg/authz", "pkg/event",

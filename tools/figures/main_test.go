@@ -36,7 +36,7 @@ func TestFigures(t *testing.T) {
 		{"a lock that is embedded", wholes, map[string]string{"pkg/a/a.go": "package a\ntype whole struct { sync.RWMutex }\ntype part struct { *whole }\n"}, "1", "pkg/a/a.go:3 part embeds *whole"},
 		{"reaches", reaches, map[string]string{
 			"internal/pipeline/a/a.go": "package a\nimport \"x/b\"\nfunc f() {\n\tr.A.B.C()\n\tr.A.B.C.D = 1\n\tr.a.B.C()\n\tb.A.B.C()\n\tr.A().B.C()\n\tg(r.x.A.B.C).D.E()\n}\n",
-			"internal/rules/a.go":      "package a\nfunc f() { r.A.B.C() }\n",
+			"internal/kv/a.go":         "package a\nfunc f() { r.A.B.C() }\n",
 		}, "3", "internal/pipeline/a/a.go:4 A.B.C internal/pipeline/a/a.go:5 A.B.C.D internal/pipeline/a/a.go:9 x.A.B.C"},
 		{"function fields", functionFields, map[string]string{"pkg/a/a.go": "package a\ntype t struct {\n\ta, b func()\n\tc F\n\td []func()\n\te struct{ f func() int }\n}\n"}, "3", "pkg/a/a.go:3 a pkg/a/a.go:3 b pkg/a/a.go:6 f"},
 		{"comments", comments, map[string]string{"pkg/a/a.go": in("\t// one\n\t// two\n\tg() // three\n\t//nolint:x // why\n\tg()\n\tg()\n\tg()\n\tg()\n")}, "30.0", ""},

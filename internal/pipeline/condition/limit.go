@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
-	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 

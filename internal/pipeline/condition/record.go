@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
-	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 )
 
 // The kinds of the records in the checkpoint. The route has further kinds of its own.

@@ -3,7 +3,7 @@ package queue
 import (
 	"slices"
 
-	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 )
 
 // Unspent lists the limit passes of entries that ended without an event.

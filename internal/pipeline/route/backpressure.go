@@ -3,13 +3,13 @@ package route
 import (
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline/schedule"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 )
 
 // sinkStates returns the state of the breakers and the downstream routes. It is called under the
 // lock.
-func (r *Route) sinkStates(now time.Time) (all schedule.Sinks) {
+func (r *Route) sinkStates(now time.Time) (all queue.Sinks) {
 	c := r.Config()
 	for i, b := range c.sinks {
 		var down bool
@@ -22,7 +22,7 @@ func (r *Route) sinkStates(now time.Time) (all schedule.Sinks) {
 			down = at.After(now)
 		}
 		if !down {
-			return schedule.Sinks{}
+			return queue.Sinks{}
 		}
 		if !all.Down || at.Before(all.Probe) {
 			all.Probe, all.Changed = at, changed

@@ -7,11 +7,10 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
-	"github.com/deltarouter/deltarouter/internal/pipeline/backlog"
 	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
-	"github.com/deltarouter/deltarouter/internal/rules"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -20,7 +19,7 @@ import (
 func chainOf(t *testing.T) (a, b *Route, e *queue.Entry) {
 	t.Helper()
 	env := &Env{
-		Env: backlog.Env{Clock: timer.NewFake(time.Now())}, Log: slog.New(slog.DiscardHandler), Metrics: metrics.New(),
+		Storage: Storage{Clock: timer.NewFake(time.Now())}, Log: slog.New(slog.DiscardHandler), Metrics: metrics.New(),
 		Wheel: timer.NewWheel(timer.NewFake(time.Now())), Census: rules.NewCensus(),
 		Downstream: func(string) *Route { return b },
 	}

@@ -9,17 +9,16 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/complaints"
 	"github.com/deltarouter/deltarouter/internal/metrics"
-	"github.com/deltarouter/deltarouter/internal/pipeline/backlog"
 	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
+	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
-	"github.com/deltarouter/deltarouter/internal/rules"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 // Env is shared by all routes. It is immutable.
 type Env struct {
-	backlog.Env
+	Storage
 
 	Log *slog.Logger
 	// Complaints get what many routes or pipelines may have for one reason.
@@ -45,7 +44,7 @@ type Env struct {
 	Stopping <-chan struct{} // closed when no more deltas are taken
 	Yield    Yield
 	Chains   Chains
-	Progress Progress
+	Progress progress
 	Workers  sync.WaitGroup // of all routes
 }
 
@@ -59,18 +58,18 @@ type Store interface {
 	Soon()
 }
 
-// Progress lets one goroutine wait for progress of the routes.
-type Progress struct {
+// progress lets one goroutine wait for progress of the routes.
+type progress struct {
 	// signalled when a route has nothing pending, has nothing to do now, or was paused
 	changed chan struct{}
 	awaited atomic.Bool
 }
 
 // Init prepares the progress for use.
-func (p *Progress) Init() { p.changed = make(chan struct{}, 1) }
+func (p *progress) Init() { p.changed = make(chan struct{}, 1) }
 
 // Wait waits until busy returns false. The error is that of ctx.
-func (p *Progress) Wait(ctx context.Context, busy func() bool) error {
+func (p *progress) Wait(ctx context.Context, busy func() bool) error {
 	p.awaited.Store(true)
 	defer p.awaited.Store(false)
 	for busy() {
@@ -84,7 +83,7 @@ func (p *Progress) Wait(ctx context.Context, busy func() bool) error {
 }
 
 // report wakes Wait, without blocking.
-func (p *Progress) report() {
+func (p *progress) report() {
 	select {
 	case p.changed <- struct{}{}:
 	default:
@@ -92,7 +91,7 @@ func (p *Progress) report() {
 }
 
 // reportIfAwaited is report for frequent callers.
-func (p *Progress) reportIfAwaited() {
+func (p *progress) reportIfAwaited() {
 	if p.awaited.Load() {
 		p.report()
 	}

@@ -16,9 +16,8 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
-	"github.com/deltarouter/deltarouter/internal/pipeline/backlog"
 	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
-	"github.com/deltarouter/deltarouter/internal/pipeline/schedule"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -32,7 +31,7 @@ type Route struct {
 	config atomic.Pointer[Config] // changes only under mu
 
 	mu         sync.Mutex // guards the following fields
-	backlog    *backlog.Backlog
+	backlog    *backlog
 	workers    Workers
 	conditions Conditions
 	// by downstream route without room: the time of the next attempt
@@ -52,11 +51,11 @@ func New(env *Env, c *Config) *Route {
 		env: env, heldBack: make(map[string]time.Time), redelivering: make(map[uint64]bool), tailRoom: make(chan struct{}, 1),
 	}
 	r.config.Store(c)
-	r.workers.route, r.workers.leader = r, schedule.NewLeader(env.Clock)
+	r.workers.route, r.workers.leader = r, queue.NewLeader(env.Clock)
 	r.conditions.Route, r.paused.Route = r, r
 	r.conditions.misses = Misses{r, make(chan struct{}, 1)}
 	rules := condition.Env{Wheel: env.Wheel, Census: env.Census, Owner: &r.conditions, Durable: env.Durable()}
-	r.backlog = backlog.New(&env.Env, c.Config, rules, r.workers.leader)
+	r.backlog = newBacklog(&env.Storage, c.Config, rules, r.workers.leader)
 	return r
 }
 

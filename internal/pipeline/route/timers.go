@@ -3,7 +3,7 @@ package route
 import (
 	"context"
 
-	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 )
 
 // ConditionDue implements [condition.Owner].

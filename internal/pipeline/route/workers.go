@@ -5,15 +5,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline/backlog"
-	"github.com/deltarouter/deltarouter/internal/pipeline/schedule"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 )
 
 // Workers are the workers of a route. They share its backlog; one at a time, the leader, builds a
 // batch. Start, StartMissing, Stop and Install are called one at a time.
 type Workers struct {
 	route  *Route
-	leader *schedule.Leader
+	leader *queue.Leader
 
 	taking context.Context    //nolint:containedctx // done when the route is removed; nil: it has not started
 	stop   context.CancelFunc // ends taking
@@ -100,9 +99,9 @@ func (ws *Workers) work() {
 
 // step is the next action of the leader. The zero step means that it waits.
 type step struct {
-	taken    bool              // it has a batch
-	surplus  bool              // there are too many workers, and it ends
-	unplaced *backlog.Unplaced // an entry whose filter and key must be evaluated
+	taken    bool      // it has a batch
+	surplus  bool      // there are too many workers, and it ends
+	unplaced *Unplaced // an entry whose filter and key must be evaluated
 
 	config *Config         // the configuration of the step
 	again  <-chan struct{} // a channel that ends the wait, beside signals
@@ -224,16 +223,16 @@ func (ws *Workers) take(w *worker, now time.Time) bool {
 	return true
 }
 
-func (ws *Workers) plan(now time.Time) schedule.Plan {
+func (ws *Workers) plan(now time.Time) queue.Plan {
 	v := ws.view(now)
 	return ws.leader.Plan(&v)
 }
 
 // view returns the state of the route for the leader. The queue was woken at now.
-func (ws *Workers) view(now time.Time) schedule.View {
+func (ws *Workers) view(now time.Time) queue.View {
 	r, b, config := ws.route, ws.route.backlog, ws.route.Config()
 	lanes := &b.Queue.Lanes
-	v := schedule.View{
+	v := queue.View{
 		Now: now, Stopped: r.paused.on() || b.Old != nil, Resume: r.paused.until, Ready: lanes.Ready(), NextDue: lanes.NextDue(), Gate: lanes.Gate(), Size: config.Batch.Size,
 	}
 	if v.Ready > 0 {

@@ -1,37 +1,34 @@
-package schedule_test
+package queue_test
 
 import (
 	"context"
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline/schedule"
+	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/internal/timer"
-	"github.com/deltarouter/deltarouter/test/leaks"
 )
-
-func TestMain(m *testing.M) { leaks.Main(m) }
 
 func TestPlan(t *testing.T) {
 	now := time.Unix(1000, 0)
-	down := func(probe time.Time) schedule.Sinks { return schedule.Sinks{Down: true, Probe: probe} }
+	down := func(probe time.Time) queue.Sinks { return queue.Sinks{Down: true, Probe: probe} }
 	for name, c := range map[string]struct {
-		view schedule.View
+		view queue.View
 		take int
 	}{
-		"nothing is ready":            {schedule.View{Size: 8}, 0},
-		"the route is paused":         {schedule.View{Stopped: true, Ready: 8, Size: 8}, 0},
-		"a batch":                     {schedule.View{Ready: 9, Size: 8}, 8},
-		"less, and it does not wait":  {schedule.View{Ready: 1, Size: 8}, 8},
-		"less, and it waits":          {schedule.View{Ready: 7, Size: 8, Wait: time.Second}, 0},
-		"less, and it always waits":   {schedule.View{Ready: 7, Size: 8, Wait: time.Second, Steady: true}, 0},
-		"no less, and it waits":       {schedule.View{Ready: 8, Size: 8, Wait: time.Second}, 8},
-		"all sinks are down":          {schedule.View{Ready: 9, Size: 8, Sinks: down(now.Add(1))}, 0},
-		"a sink is probed":            {schedule.View{Ready: 9, Size: 8, Sinks: down(now)}, 1},
-		"a probe waits for no others": {schedule.View{Ready: 1, Size: 8, Wait: time.Second, Sinks: down(now)}, 1},
+		"nothing is ready":            {queue.View{Size: 8}, 0},
+		"the route is paused":         {queue.View{Stopped: true, Ready: 8, Size: 8}, 0},
+		"a batch":                     {queue.View{Ready: 9, Size: 8}, 8},
+		"less, and it does not wait":  {queue.View{Ready: 1, Size: 8}, 8},
+		"less, and it waits":          {queue.View{Ready: 7, Size: 8, Wait: time.Second}, 0},
+		"less, and it always waits":   {queue.View{Ready: 7, Size: 8, Wait: time.Second, Steady: true}, 0},
+		"no less, and it waits":       {queue.View{Ready: 8, Size: 8, Wait: time.Second}, 8},
+		"all sinks are down":          {queue.View{Ready: 9, Size: 8, Sinks: down(now.Add(1))}, 0},
+		"a sink is probed":            {queue.View{Ready: 9, Size: 8, Sinks: down(now)}, 1},
+		"a probe waits for no others": {queue.View{Ready: 1, Size: 8, Wait: time.Second, Sinks: down(now)}, 1},
 	} {
 		c.view.Now = now
-		l := schedule.NewLeader(timer.NewFake(now))
+		l := queue.NewLeader(timer.NewFake(now))
 		l.Taken(now, 8)
 		if p := l.Plan(&c.view); p.Take != c.take {
 			t.Errorf("%s: takes %d, want %d", name, p.Take, c.take)
@@ -61,12 +58,12 @@ func TestRareDeltasDoNotWait(t *testing.T) {
 	} {
 		clock := timer.NewFake(time.Unix(1000, 0))
 		begun := clock.Now()
-		l := schedule.NewLeader(clock)
+		l := queue.NewLeader(clock)
 		for _, n := range c.taken {
 			l.Taken(clock.Now(), n)
 			clock.Advance(clock.Now().Add(time.Millisecond))
 		}
-		view := func() *schedule.View { return &schedule.View{Now: clock.Now(), Ready: 1, Size: 8, Wait: wait} }
+		view := func() *queue.View { return &queue.View{Now: clock.Now(), Ready: 1, Size: 8, Wait: wait} }
 		for p := l.Plan(view()); p.Take == 0; p = l.Plan(view()) {
 			l.Park(p)
 			due, ok := clock.Next()
@@ -84,9 +81,9 @@ func TestRareDeltasDoNotWait(t *testing.T) {
 // TestGateOpened: deltas that waited for the disk do not wait again.
 func TestGateOpened(t *testing.T) {
 	clock := timer.NewFake(time.Unix(1000, 0))
-	l := schedule.NewLeader(clock)
+	l := queue.NewLeader(clock)
 	l.Taken(clock.Now(), 0)
-	view := &schedule.View{Now: clock.Now(), Ready: 1, Size: 8, Wait: time.Minute}
+	view := &queue.View{Now: clock.Now(), Ready: 1, Size: 8, Wait: time.Minute}
 	if p := l.Plan(view); p.Take != 0 {
 		t.Errorf("takes %d, and the last batch was empty", p.Take)
 	}
@@ -100,9 +97,9 @@ func TestGateOpened(t *testing.T) {
 // leader plans in the meantime.
 func TestSteadyBatchWaits(t *testing.T) {
 	clock := timer.NewFake(time.Unix(1000, 0))
-	l := schedule.NewLeader(clock)
-	view := func(ready int) *schedule.View {
-		return &schedule.View{Now: clock.Now(), Ready: ready, Size: 8, Wait: time.Minute, Steady: true}
+	l := queue.NewLeader(clock)
+	view := func(ready int) *queue.View {
+		return &queue.View{Now: clock.Now(), Ready: ready, Size: 8, Wait: time.Minute, Steady: true}
 	}
 	for ready := range 3 {
 		p := l.Plan(view(ready + 1))
@@ -131,7 +128,7 @@ func TestSteadyBatchWaits(t *testing.T) {
 
 // TestSignal: the leader is woken by a signal, and when as many deltas are ready as it waits for.
 func TestSignal(t *testing.T) {
-	l := schedule.NewLeader(timer.NewFake(time.Unix(1000, 0)))
+	l := queue.NewLeader(timer.NewFake(time.Unix(1000, 0)))
 	if !l.Acquire(t.Context()) {
 		t.Fatal("no turn")
 	}
@@ -141,11 +138,11 @@ func TestSignal(t *testing.T) {
 	if l.Acquire(ended) {
 		t.Error("two leaders")
 	}
-	l.Park(l.Plan(&schedule.View{Size: 8}))
+	l.Park(l.Plan(&queue.View{Size: 8}))
 	l.Changed(1) // it waits for one
 	l.Wait(t.Context(), nil, nil)
 	l.Taken(time.Unix(1000, 0), 8)
-	l.Park(l.Plan(&schedule.View{Now: time.Unix(1000, 0), Ready: 1, Size: 8, Wait: time.Minute}))
+	l.Park(l.Plan(&queue.View{Now: time.Unix(1000, 0), Ready: 1, Size: 8, Wait: time.Minute}))
 	l.Changed(7)
 	if !l.Waits(time.Unix(1000, 0)) {
 		t.Error("woken by fewer than it waits for")

@@ -1,16 +1,16 @@
-package backlog
+package route
 
 import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
-	"github.com/deltarouter/deltarouter/internal/rules"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 // limiter applies the limit of a route, and counts the suppressed deltas.
 type limiter struct {
-	env    *Env
+	env    *Storage
 	config *spec.Config
 	queue  *queue.Queue
 	rules  *condition.Rules

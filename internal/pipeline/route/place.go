@@ -1,4 +1,4 @@
-package backlog
+package route
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ type Unplaced struct {
 }
 
 // NextUnplaced returns the first entry without a lane; nil: there is none.
-func (b *Backlog) NextUnplaced() *Unplaced {
+func (b *backlog) NextUnplaced() *Unplaced {
 	e := b.Queue.Head.NextUnplaced()
 	if e == nil {
 		return nil
@@ -30,7 +30,7 @@ func (b *Backlog) NextUnplaced() *Unplaced {
 // standIn lets a later state stand for the restored one of a Secret, of which the disk has no
 // value: that of the next change if there is one, so that no delta shows an earlier state than the
 // one before, and else that of the cache.
-func standIn(b *Backlog, e *queue.Entry) {
+func standIn(b *backlog, e *queue.Entry) {
 	if !e.Delta.LacksNew() || e.Delta.Event != nil || b.config.Cached.Object == nil {
 		return
 	}
@@ -44,7 +44,7 @@ func standIn(b *Backlog, e *queue.Entry) {
 }
 
 // AssignLane assigns a lane to an entry by a verdict of the present configuration.
-func (b *Backlog) AssignLane(next *Unplaced, v *spec.Verdict, filtered bool) {
+func (b *backlog) AssignLane(next *Unplaced, v *spec.Verdict, filtered bool) {
 	e := next.entry
 	switch {
 	case filtered && e.Counted: // the route does not see the object any more
@@ -66,7 +66,7 @@ func (b *Backlog) AssignLane(next *Unplaced, v *spec.Verdict, filtered bool) {
 // HoldDelete reports whether it holds d, which it does if d is a delete that the route holds.
 // Beyond the capacity only the identity of the object is kept. If the owner has no room at all, it
 // sets the error of the verdict, so that d becomes a dead letter.
-func (b *Backlog) HoldDelete(d *event.Delta, v *spec.Verdict) bool {
+func (b *backlog) HoldDelete(d *event.Delta, v *spec.Verdict) bool {
 	h := &b.Rules.Holds
 	switch {
 	case !h.Wants(d):

@@ -1,8 +1,4 @@
-// Package schedule decides when a route takes the next batch, and its maximum size.
-//
-// One worker of a route at a time is its leader: it calls [Leader.Plan], and either takes a batch
-// of the queue or waits for a change, signalled by [Leader.Signal], or for a time.
-package schedule
+package queue
 
 import (
 	"context"
@@ -11,8 +7,11 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
 
-// Leader is the role of leader among the workers of a route, and the state of its wait. Acquire,
-// Release and Wait may be called at any time; the lock of the route guards all else.
+// Leader decides when a route takes the next batch, and its maximum size. One worker of a route at a
+// time is the leader: it calls [Leader.Plan], and either takes a batch of the queue or waits for a
+// change, signalled by [Leader.Signal], or for a time.
+//
+// Acquire, Release and Wait may be called at any time; the lock of the route guards all else.
 type Leader struct {
 	turn  chan struct{} // holds a token while a worker is the leader
 	wake  chan struct{} // signalled when a change ends the wait, or the timer expires

@@ -1,4 +1,4 @@
-package backlog
+package route
 
 import (
 	"time"
@@ -9,7 +9,7 @@ import (
 )
 
 // Add makes a delta pending, see [queue.Queue.Add], and begins its span.
-func (b *Backlog) Add(i queue.Item) *queue.Entry {
+func (b *backlog) Add(i queue.Item) *queue.Entry {
 	e := b.Queue.Add(i)
 	if !b.env.Tracer.On() {
 		return e
@@ -29,7 +29,7 @@ func (b *Backlog) Add(i queue.Item) *queue.Entry {
 }
 
 // EndTrace ends the span of an entry that leaves the route of a configuration.
-func (b *Backlog) EndTrace(c *spec.Config, e *queue.Entry, result trace.Result) {
+func (b *backlog) EndTrace(c *spec.Config, e *queue.Entry, result trace.Result) {
 	if !e.Trace.Exported() {
 		return
 	}

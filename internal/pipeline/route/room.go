@@ -1,4 +1,4 @@
-package backlog
+package route
 
 import (
 	"sync/atomic"
@@ -15,7 +15,7 @@ type Room struct {
 	Stalled  bool // an upstream route timed out while it waited for room
 
 	queue *queue.Queue
-	env   *Env
+	env   *Storage
 	bound queue.Bound // in memory
 	disk  int64       // bytes on disk
 	of    account     // in the bounds of the owner of the route

@@ -1,4 +1,4 @@
-package backlog
+package route
 
 import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
@@ -8,7 +8,7 @@ import (
 
 // overflow applies the overflow policy if the head exceeds a bound. newest is nil if it was
 // coalesced.
-func (b *Backlog) overflow(newest *queue.Entry, bound queue.Bound) {
+func (b *backlog) overflow(newest *queue.Entry, bound queue.Bound) {
 	if newest == nil || !b.Queue.Head.Exceeds(bound, newest) {
 		return
 	}
@@ -28,7 +28,7 @@ func (b *Backlog) overflow(newest *queue.Entry, bound queue.Bound) {
 // It reports whether any were coalesced; e may have been removed then. Coalesced deltas that the
 // filter has not seen count as matched, so that matched equals the sum of the results and the
 // pending deltas.
-func (b *Backlog) coalesce(e *queue.Entry) bool {
+func (b *backlog) coalesce(e *queue.Entry) bool {
 	coalesced, uncounted := b.Queue.Coalesce(e)
 	if coalesced == 0 {
 		return false
@@ -40,7 +40,7 @@ func (b *Backlog) coalesce(e *queue.Entry) bool {
 
 // dropFor drops the oldest delta in memory that was never attempted, and further ones as long as
 // the bytes are at their limit and newest is larger than all of them.
-func (b *Backlog) dropFor(newest *queue.Entry) {
+func (b *backlog) dropFor(newest *queue.Entry) {
 	head, tail := &b.Queue.Head, &b.Queue.Tail
 	bound := b.Room.Bound()
 	for bytes := newest.Bytes(); ; {
@@ -65,7 +65,7 @@ func (b *Backlog) dropFor(newest *queue.Entry) {
 
 // replaceReminder coalesces a reminder that was just placed with the previous one. It reports
 // whether e was removed.
-func (b *Backlog) replaceReminder(e *queue.Entry) (gone bool) {
+func (b *backlog) replaceReminder(e *queue.Entry) (gone bool) {
 	goes := b.Queue.CoalesceReminder(e)
 	if goes == nil {
 		return false

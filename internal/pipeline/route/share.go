@@ -1,4 +1,4 @@
-package backlog
+package route
 
 import (
 	"math"
@@ -7,12 +7,12 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
-	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 )
 
-// Shares bound the backlogs of all routes of an owner together, see [checkpoint.Owner]. They are
+// shares bound the backlogs of all routes of an owner together, see [checkpoint.Owner]. They are
 // safe for concurrent use. The zero value has no bounds.
-type Shares struct {
+type shares struct {
 	Memory, Disk int64 // bytes of all routes of an owner; 0: no limit
 	Keys         int64 // of the limits of all routes of an owner; 0: no limit
 	Objects      int64 // that the conditions and delete holds of all routes of an owner track; 0: no limit
@@ -30,7 +30,7 @@ type share struct {
 }
 
 // of returns the share of the owner of the route with an id; nil: it has none.
-func (s *Shares) of(id string) *share {
+func (s *shares) of(id string) *share {
 	owner := checkpoint.Owner(id)
 	if owner == "" {
 		return nil
@@ -47,7 +47,7 @@ func (s *Shares) of(id string) *share {
 }
 
 // rules sets the shares of the rules of the route with an id.
-func (s *Shares) rules(id string, env *condition.Env) {
+func (s *shares) rules(id string, env *condition.Env) {
 	if of := s.of(id); of != nil {
 		env.Keys, env.Objects, env.HeldBytes = of.keys, of.objects, of.held
 	}
@@ -55,7 +55,7 @@ func (s *Shares) rules(id string, env *condition.Env) {
 
 // account is the part of a route in the share of its owner. The lock of the route guards it.
 type account struct {
-	limits *Shares
+	limits *shares
 	share  *share // nil: the route has no owner
 	memory int64  // bytes of the route in the share
 }

@@ -1,4 +1,4 @@
-package backlog
+package route
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ const unseen = ""
 // Restore enqueues the deltas of the checkpoint: pending contains the first of them, or all, and of
 // their number. It restores nothing and returns an error if the queue is not empty, or if pending
 // is inconsistent.
-func (b *Backlog) Restore(pending []checkpoint.Pending, of checkpoint.Backlog) error {
+func (b *backlog) Restore(pending []checkpoint.Pending, of checkpoint.Backlog) error {
 	pending = slices.SortedFunc(slices.Values(pending), func(a, b checkpoint.Pending) int { return cmp.Compare(a.ID, b.ID) })
 	for i, o := range pending {
 		switch {
@@ -44,7 +44,7 @@ func (b *Backlog) Restore(pending []checkpoint.Pending, of checkpoint.Backlog) e
 }
 
 // readmit enqueues a delta that is on disk.
-func (b *Backlog) readmit(o checkpoint.Pending) {
+func (b *backlog) readmit(o checkpoint.Pending) {
 	var closed uint64
 	for i, s := range b.config.Sinks {
 		if slices.Contains(o.Closed, s.Name) {
@@ -64,7 +64,7 @@ func (b *Backlog) readmit(o checkpoint.Pending) {
 }
 
 // Dirty returns the changes of the pending deltas since the last call.
-func (b *Backlog) Dirty() (put []checkpoint.Pending, removed []uint64) {
+func (b *backlog) Dirty() (put []checkpoint.Pending, removed []uint64) {
 	if n := b.Queue.Changes.Len(); n > 0 {
 		put = make([]checkpoint.Pending, 0, n)
 	}
@@ -118,7 +118,7 @@ func namesOf(sinks []spec.NamedSink) func(e *queue.Entry) []string {
 // delta again; sinks that were done with it, by name, do not. Entries and lanes are copied, because
 // an abandoned worker may still hold the old ones. No batch may be in progress. forgotten is called
 // with each pending redelivery, which stays a dead letter.
-func (b *Backlog) Adopt(forgotten func(letter uint64)) {
+func (b *backlog) Adopt(forgotten func(letter uint64)) {
 	sinks := b.Old.Sinks
 	b.Queue.Reconfigure(func(e *queue.Entry) { b.adopt(e, sinks) }, forgotten)
 	b.Old = nil
@@ -126,7 +126,7 @@ func (b *Backlog) Adopt(forgotten func(letter uint64)) {
 
 // adopt enqueues a copy of an entry in a stage without a lane. sinks are those of the old
 // configuration.
-func (b *Backlog) adopt(old *queue.Entry, sinks []spec.NamedSink) {
+func (b *backlog) adopt(old *queue.Entry, sinks []spec.NamedSink) {
 	e := b.Add(queue.Item{
 		Delta: old.Delta, From: queue.Reconfigured, Old: old,
 		Closed: translate(old.Saved.Closed, sinks, b.config.Sinks), Attempts: old.Saved.Attempts,

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 )
 
 // TestLimitShare: the limits of a share have its keys together, and one each. Keys that are

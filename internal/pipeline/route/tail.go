@@ -1,4 +1,4 @@
-package backlog
+package route
 
 import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
@@ -11,7 +11,7 @@ import (
 const chunk = 1000
 
 // spill adds d behind the head. unseen: the filter has not decided yet.
-func (b *Backlog) spill(d *event.Delta, unseen bool) {
+func (b *backlog) spill(d *event.Delta, unseen bool) {
 	full := b.Room.Full()
 	limit := queue.Limit{Later: !unseen && b.limiter.later(d)}
 	e := b.Add(queue.Item{Delta: d, From: queue.Live, Tail: true, Unseen: unseen, Limit: limit})
@@ -37,7 +37,7 @@ func (b *Backlog) spill(d *event.Delta, unseen bool) {
 // Saved is called after a cut, with the bytes on disk of the route and of all routes of its owner.
 // It drops from memory the entries that are on disk. If the route
 // exceeds its bound on disk, it keeps them, so that they are coalesced further and written again.
-func (b *Backlog) Saved(onDisk, owned int64) {
+func (b *backlog) Saved(onDisk, owned int64) {
 	b.Rules.Saved()
 	b.Room.of.saved(owned)
 	b.config.Count.Disk.Set(float64(onDisk))
@@ -48,7 +48,7 @@ func (b *Backlog) Saved(onDisk, owned int64) {
 // NextPart returns the next part of the tail to read, and the number of deltas that are only on
 // disk. ok is false if there is none, or no room for it. Spilled deltas that are still in memory
 // move to the head without reading; moved reports whether any did.
-func (b *Backlog) NextPart() (part queue.Part, n int, moved, ok bool) {
+func (b *backlog) NextPart() (part queue.Part, n int, moved, ok bool) {
 	if moved = b.Queue.Promote(b.Room.Bound()); moved {
 		b.AllPlaced = false
 	}
@@ -60,7 +60,7 @@ func (b *Backlog) NextPart() (part queue.Part, n int, moved, ok bool) {
 
 // ReadBack appends a part that was read to the head, when n deltas were only on disk. It returns
 // the number of deltas that the disk has lost.
-func (b *Backlog) ReadBack(part queue.Part, n int, pending []checkpoint.Pending) (lost int) {
+func (b *backlog) ReadBack(part queue.Part, n int, pending []checkpoint.Pending) (lost int) {
 	lost = b.Queue.ReadBack(part, n, numbers(pending), func(i int) { b.readmit(pending[i]) })
 	b.AllPlaced = false
 	return lost

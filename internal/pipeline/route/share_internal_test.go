@@ -1,11 +1,11 @@
-package backlog
+package route
 
 import "testing"
 
 // TestAccount: the routes of an owner share its bytes, a removed route returns its own, and other
 // owners, and routes without one, have theirs.
 func TestAccount(t *testing.T) {
-	s := &Shares{Memory: 100, Disk: 50}
+	s := &shares{Memory: 100, Disk: 50}
 	a, b := account{limits: s}, account{limits: s}
 	other, own := account{limits: s}, account{limits: s}
 	a.move(s.of("team/a"))

@@ -1,4 +1,4 @@
-package backlog
+package route
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
 )
 
-// Lacks are the reasons for which the rules of a route have had no room.
-type Lacks struct{ keys, objects lack }
+// lacks are the reasons for which the rules of a route have had no room.
+type lacks struct{ keys, objects lack }
 
 // lack is one of them. The zero value means that it has not happened.
 type lack struct {
@@ -24,7 +24,7 @@ func (l *lack) note(reason string, now time.Time) { *l = lack{reason: reason, la
 const lackShown = time.Minute
 
 // Reasons returns the reasons of the last minute.
-func (l *Lacks) Reasons(now time.Time) (reasons []string) {
+func (l *lacks) Reasons(now time.Time) (reasons []string) {
 	for _, lack := range l.all() {
 		if lack.reason != "" && now.Sub(lack.last) < lackShown {
 			reasons = append(reasons, lack.reason)
@@ -34,7 +34,7 @@ func (l *Lacks) Reasons(now time.Time) (reasons []string) {
 }
 
 // News returns the reasons that have happened since the last call.
-func (l *Lacks) News() (reasons []string) {
+func (l *lacks) News() (reasons []string) {
 	for _, lack := range l.all() {
 		if lack.reason != "" && !lack.said {
 			reasons = append(reasons, lack.reason)
@@ -44,7 +44,7 @@ func (l *Lacks) News() (reasons []string) {
 	return reasons
 }
 
-func (l *Lacks) all() []*lack { return []*lack{&l.keys, &l.objects} }
+func (l *lacks) all() []*lack { return []*lack{&l.keys, &l.objects} }
 
 // lackOfKeys returns why the limit of the route with an id forgets keys, and what to do about it.
 func lackOfKeys(id string, limit *condition.Limit) string {
@@ -58,7 +58,7 @@ func lackOfKeys(id string, limit *condition.Limit) string {
 
 // lackOfObjects returns why the conditions and delete holds of the route with an id track no more
 // objects, and what to do about it.
-func lackOfObjects(id string, s *Shares) string {
+func lackOfObjects(id string, s *shares) string {
 	return fmt.Sprintf("the rules (when, for) of all routes of %s track %d objects, which is their share, and report no further ones: "+
 		"let when match fewer objects, choose a shorter for, or have fewer such routes; then run router resync -route", checkpoint.Owner(id), s.Objects)
 }

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 

@@ -1,9 +1,4 @@
-// Package backlog contains the pending deltas of a route: its queue, its rules about time, its
-// limit, its overflow policy and its share of the disk. It decides which deltas become pending, and
-// which are coalesced, dropped or suppressed, and counts them.
-//
-// It has no goroutine and no lock: the lock of the route guards it.
-package backlog
+package route
 
 import (
 	"sync/atomic"
@@ -11,17 +6,16 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
-	"github.com/deltarouter/deltarouter/internal/pipeline/schedule"
+	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
-	"github.com/deltarouter/deltarouter/internal/rules"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Env is shared by the backlogs of all routes.
-type Env struct {
+// Storage contains the clock, and the bounds of memory and disk, of the backlogs of all routes.
+type Storage struct {
 	Clock timer.Clock
 	// Soon requests a cut, because deltas on their way to the disk take memory. It does not block.
 	// nil: the pipeline is not durable.
@@ -29,7 +23,7 @@ type Env struct {
 	InFlight int64 // bytes of deltas that one route may have on their way to the disk
 	MaxDisk  int64 // bytes that all routes together may have on disk; 0: no limit
 	OnDisk   atomic.Int64
-	Shares   Shares        // of the owners of routes
+	Shares   shares        // of the owners of routes
 	Tracer   *trace.Tracer // nil: deltas are not traced
 	// Refused is called with a delta that passed the filter of a route and does not reach its
 	// sinks, see pipeline.Config.
@@ -37,22 +31,26 @@ type Env struct {
 }
 
 // Durable reports whether the backlog survives the end of the process.
-func (e *Env) Durable() bool { return e.Soon != nil }
+func (e *Storage) Durable() bool { return e.Soon != nil }
 
 // Refuse calls Refused, if it is set.
-func (e *Env) Refuse(route string, d *event.Delta, suppressed bool) {
+func (e *Storage) Refuse(route string, d *event.Delta, suppressed bool) {
 	if e.Refused != nil {
 		e.Refused(route, d, suppressed)
 	}
 }
 
-// Backlog is the pending deltas of a route and the state of its rules about time. Its methods keep
-// the order of the deltas of a key. The caller calls Changed after it has changed Queue.
-type Backlog struct {
+// backlog contains the pending deltas of a route: its queue, its rules about time, its limit, its
+// overflow policy and its share of the disk. It decides which deltas become pending, and which are
+// coalesced, dropped or suppressed, and counts them. Its methods keep the order of the deltas of a
+// key. The caller calls Changed after it has changed Queue.
+//
+// It has no goroutine and no lock: the lock of the route guards it.
+type backlog struct {
 	Queue queue.Queue
 	Rules *condition.Rules
 	Room  Room
-	Lacks Lacks
+	Lacks lacks
 
 	// the route is ready, and every earlier or restored delta has its lane
 	AllPlaced bool
@@ -63,16 +61,16 @@ type Backlog struct {
 	// present one; nil: there are none.
 	Old *spec.Config
 
-	env     *Env
+	env     *Storage
 	config  *spec.Config
-	leader  *schedule.Leader
+	leader  *queue.Leader
 	limiter limiter
 	shown   int // the length of the tail in the metrics
 }
 
 // New returns the empty backlog of a new route. leader is signalled when more deltas can be taken.
-func New(env *Env, c *spec.Config, all condition.Env, leader *schedule.Leader) *Backlog {
-	b := &Backlog{AllPlaced: c.Ready == nil, env: env, config: c, leader: leader}
+func newBacklog(env *Storage, c *spec.Config, all condition.Env, leader *queue.Leader) *backlog {
+	b := &backlog{AllPlaced: c.Ready == nil, env: env, config: c, leader: leader}
 	env.Shares.rules(c.ID, &all)
 	b.Rules = condition.New(all, c, b.now())
 	b.limiter = limiter{env, c, &b.Queue, b.Rules}
@@ -86,7 +84,7 @@ func New(env *Env, c *spec.Config, all condition.Env, leader *schedule.Leader) *
 
 // Configure changes the configuration. Old is the previous one from then on; [Backlog.Adopt]
 // assigns lanes to the pending deltas by the new one.
-func (b *Backlog) Configure(next *spec.Config) {
+func (b *backlog) Configure(next *spec.Config) {
 	if b.config.Name != next.Name {
 		b.Queue.Uncount() // the new name has metrics of its own
 		b.shown = -1
@@ -105,10 +103,10 @@ func (b *Backlog) Configure(next *spec.Config) {
 }
 
 // now returns the time of the clock that all delays of the route use.
-func (b *Backlog) now() time.Time { return b.env.Clock.Now() }
+func (b *backlog) now() time.Time { return b.env.Clock.Now() }
 
 // Append enqueues d, unless the limit suppresses it.
-func (b *Backlog) Append(d *event.Delta, v *spec.Verdict) {
+func (b *backlog) Append(d *event.Delta, v *spec.Verdict) {
 	if v.Unseen && b.AllPlaced && !b.Queue.Tailed() {
 		// the route became ready after the evaluation: a worker evaluates the filter
 		b.AllPlaced = false
@@ -130,7 +128,7 @@ func (b *Backlog) Append(d *event.Delta, v *spec.Verdict) {
 }
 
 // Enqueue makes a delta pending that the limit allowed.
-func (b *Backlog) Enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
+func (b *backlog) Enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
 	unseen, edge := v.Unseen || v.Err != nil, queue.IsEdge(d)
 	switch {
 	case b.Room.spills():
@@ -146,7 +144,7 @@ func (b *Backlog) Enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
 
 // Take makes a delta pending that another process has admitted: it is in the lane, and it is
 // neither coalesced nor suppressed nor dropped. closed are the targets that are done with it.
-func (b *Backlog) Take(d *event.Delta, lane queue.Key, number, closed uint64) *queue.Entry {
+func (b *backlog) Take(d *event.Delta, lane queue.Key, number, closed uint64) *queue.Entry {
 	item := queue.Item{Delta: d, From: queue.Live}
 	if d.Redelivered {
 		item.Since = b.now() // its age starts again
@@ -164,7 +162,7 @@ func (b *Backlog) Take(d *event.Delta, lane queue.Key, number, closed uint64) *q
 }
 
 // place assigns a lane to a pending entry, and returns it if the overflow policy may apply to it.
-func (b *Backlog) place(e *queue.Entry, v *spec.Verdict) *queue.Entry {
+func (b *backlog) place(e *queue.Entry, v *spec.Verdict) *queue.Entry {
 	failed := v.Err
 	if !e.Counted {
 		b.config.Count.Matched.Inc()
@@ -199,7 +197,7 @@ func (b *Backlog) place(e *queue.Entry, v *spec.Verdict) *queue.Entry {
 
 // Changed updates everything that depends on the queue: metrics, room, and the limit, which gets
 // unspent passes back.
-func (b *Backlog) Changed() {
+func (b *backlog) Changed() {
 	b.limiter.giveBack(b.Old == nil)
 	b.config.Count.Depth.Set(float64(b.Queue.Len()))
 	b.config.Count.Bytes.Set(float64(b.Queue.Head.Bytes() + b.Queue.Tail.Bytes()))
@@ -213,27 +211,27 @@ func (b *Backlog) Changed() {
 
 // Pass reports whether the limit allows n deltas that are taken for the first time; last is the
 // last one.
-func (b *Backlog) Pass(last *queue.Entry, n int) bool {
+func (b *backlog) Pass(last *queue.Entry, n int) bool {
 	ok := b.limiter.pass(last, n)
 	b.CountRules()
 	return ok
 }
 
 // coalesces reports whether the pending deltas of an object are coalesced even if there is room.
-func (b *Backlog) coalesces() bool {
+func (b *backlog) coalesces() bool {
 	return b.config.Deliver == spec.Latest || b.Queue.Lanes.Window().Quiet > 0
 }
 
 // AllDebouncing reports whether a draining route can deliver nothing more: all entries in memory
 // are in debounce windows, and stay pending when the process stops.
-func (b *Backlog) AllDebouncing() bool {
+func (b *backlog) AllDebouncing() bool {
 	resting, head := b.Queue.Lanes.Debouncing(), b.Queue.Head.Len()
 	return b.Draining && resting > 0 && resting == head && (!b.Queue.Tailed() || b.Room.HeadFull())
 }
 
 // windowTime returns the present time if the route has a window. Otherwise it returns zero, to save
 // a read of the clock.
-func (b *Backlog) windowTime() (now time.Time) {
+func (b *backlog) windowTime() (now time.Time) {
 	if w := b.Queue.Lanes.Window(); w.On() {
 		return b.now()
 	}
@@ -241,7 +239,7 @@ func (b *Backlog) windowTime() (now time.Time) {
 }
 
 // CountRules sets the gauges of the rules, and adds the counts of the rules since the last call.
-func (b *Backlog) CountRules() {
+func (b *backlog) CountRules() {
 	c, n := &b.config.Count, b.Rules.Count()
 	if c.Waiting != nil {
 		c.Waiting.Set(float64(n.Waiting))

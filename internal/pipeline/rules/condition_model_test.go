@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/deltarouter/deltarouter/internal/rules"
+	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 )
 
 // reference is a simple model: for each object, whether the condition holds, and its reports.
