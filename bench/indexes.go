@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/deltarouter/deltarouter/bench/report"
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
@@ -102,19 +102,19 @@ func compareIndexes(out *report.Report, rounds int) error {
 }
 
 func newIndexed() (*indexed, error) {
-	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": nil}})
+	env, err := cel.NewEnv(cel.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": nil}})
 	if err != nil {
 		return nil, err
 	}
 	m, byName := metrics.New(), map[string]index.Spec{}
 	var specs []index.Spec
 	for i, text := range indexTexts() {
-		program, err := env.Compile(text, expr.Index, "pods")
+		program, err := env.Compile(text, cel.Index, "pods")
 		if err != nil {
 			return nil, err
 		}
 		name := []string{"byNode", "byNsApp", "byUser", "byPhase"}[i]
-		byName[name] = index.NewSpec([]string{text}, []*expr.Program{program}, m.IndexErrors.WithLabelValues("pods", name), slog.New(slog.DiscardHandler), name)
+		byName[name] = index.NewSpec([]string{text}, []*cel.Program{program}, m.IndexErrors.WithLabelValues("pods", name), slog.New(slog.DiscardHandler), name)
 		specs = append(specs, byName[name])
 	}
 	b := &indexed{store: index.NewStore(specs...), catalog: index.NewCatalog(), indexer: cache.NewIndexer(cache.MetaNamespaceKeyFunc, typedIndexes())}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/bench/report"
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -25,7 +25,7 @@ func compareLoops(out *report.Report, rounds int) error {
 			{Name: fmt.Sprint(loopLength, ", ms"), Format: "%.1f"}, {Name: fmt.Sprint(2*loopLength, ", ms"), Format: "%.1f"}, {Name: "ratio", Format: "%.2f", Ratio: true},
 		},
 	}
-	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": nil}})
+	env, err := cel.NewEnv(cel.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": nil}})
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func compareLoops(out *report.Report, rounds int) error {
 		`object.long.all(a, true)`, `object.long.filter(a, a + 1 == 2).size() > 0`, `object.maps.exists(m, m.name == "z" || m.value == "z")`,
 		`object.maps.map(m, m.name + "/" + m.value).size() > 0`, `object.text.split(",").all(x, x.size() < 9)`,
 	} {
-		program, err := env.Compile(text, expr.Filter, "pods")
+		program, err := env.Compile(text, cel.Filter, "pods")
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func compareLoops(out *report.Report, rounds int) error {
 			for i, obj := range []*event.Object{short, long} {
 				begin := cpu()
 				for range 3 {
-					if _, err := program.Match(context.Background(), expr.Input{Delta: &event.Delta{Source: "pods", Op: event.Added, New: obj}}); err != nil {
+					if _, err := program.Match(context.Background(), cel.Input{Delta: &event.Delta{Source: "pods", Op: event.Added, New: obj}}); err != nil {
 						return err
 					}
 				}

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -58,15 +58,15 @@ func consume(c consumer, wanted informer.Wanted) error {
 
 func nodeIndex(m *metrics.Metrics, log *slog.Logger) (index.Spec, error) {
 	const text = "object.spec.nodeName"
-	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": index.Builtins()}})
+	env, err := cel.NewEnv(cel.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": index.Builtins()}})
 	if err != nil {
 		return index.Spec{}, err
 	}
-	program, err := env.Compile(text, expr.Index, "pods")
+	program, err := env.Compile(text, cel.Index, "pods")
 	if err != nil {
 		return index.Spec{}, err
 	}
-	return index.NewSpec([]string{text}, []*expr.Program{program}, m.IndexErrors.WithLabelValues("pods", "byNode"), log, "pods.byNode"), nil
+	return index.NewSpec([]string{text}, []*cel.Program{program}, m.IndexErrors.WithLabelValues("pods", "byNode"), log, "pods.byNode"), nil
 }
 
 // updateCounter is a downstream without routes.

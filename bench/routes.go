@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltarouter/deltarouter/bench/report"
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
@@ -102,13 +102,13 @@ type tableBench struct {
 }
 
 func newTableBench(routes int) (*tableBench, error) {
-	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": nil}})
+	env, err := cel.NewEnv(cel.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": nil}})
 	if err != nil {
 		return nil, err
 	}
 	entries := make([]filters.Entry, routes)
 	for i := range entries {
-		program, err := env.Compile(routeFilter(i), expr.Filter, "pods")
+		program, err := env.Compile(routeFilter(i), cel.Filter, "pods")
 		if err != nil {
 			return nil, err
 		}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltarouter/deltarouter/bench/report"
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/internal/timer"
@@ -112,11 +112,11 @@ func (nowhere) Write(context.Context, []event.Event) []error { return nil }
 func (nowhere) Close(context.Context) error                  { return nil }
 
 func routeCost(kind, condition string) (time.Duration, error) {
-	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": nil}})
+	env, err := cel.NewEnv(cel.EnvConfig{Cluster: "bench", Sources: map[string][]string{"pods": nil}})
 	if err != nil {
 		return 0, err
 	}
-	usage := map[string]expr.Usage{"filter": expr.Filter, "when": expr.When}[kind]
+	usage := map[string]cel.Usage{"filter": cel.Filter, "when": cel.When}[kind]
 	program, err := env.Compile(condition, usage, "pods")
 	if err != nil {
 		return 0, err

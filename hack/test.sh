@@ -24,7 +24,7 @@ fi
 # Packages without the race detector: the tests in test/ start programs that are built without it, and
 # in the others it finds nothing (expressions, the meter) or nothing that pkg/plugins/wasm does not
 # find (the other guests), for compilations that take ten times as long. EFFORT=full uses it there too.
-plain="./internal/expr/... ./internal/meter/... ./pkg/plugins/extism/... ./pkg/plugins/stdio/... ./test/..."
+plain="./internal/cel/... ./internal/meter/... ./pkg/plugins/extism/... ./pkg/plugins/stdio/... ./test/..."
 # Packages with tests that skip themselves, or most of their work, under the race detector: tested
 # without it too.
 both="./pkg/filters ./pkg/index ./pkg/plugins/wasm"

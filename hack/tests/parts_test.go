@@ -18,7 +18,7 @@ func TestParts(t *testing.T) {
 		packages: []pkg{
 			{"pkg/a", []string{"sync"}, true},
 			{"pkg/b", []string{"strings"}, false},
-			{"internal/expr/x", []string{"sync"}, false},
+			{"internal/cel/x", []string{"sync"}, false},
 			{"test/e2e", []string{"sync"}, false},
 		},
 		modules: []string{"sdk/go", "sandbox"},
@@ -38,10 +38,10 @@ func TestParts(t *testing.T) {
 		return all
 	}
 	for target, want := range map[string][]string{
-		targets.Test: {"pkg/a of .", "pkg/b of .", "internal/expr/x of .", "test/e2e of .", "... of sdk/go"},
+		targets.Test: {"pkg/a of .", "pkg/b of .", "internal/cel/x of .", "test/e2e of .", "... of sdk/go"},
 		targets.Race: {"pkg/a of ."},
 		targets.E2E:  {"test/e2e of .", "... of sandbox"},
-		targets.All:  {"pkg/a of .", "pkg/b of .", "internal/expr/x of .", "... of sdk/go", "pkg/a of .", "test/e2e of .", "... of sandbox"},
+		targets.All:  {"pkg/a of .", "pkg/b of .", "internal/cel/x of .", "... of sdk/go", "pkg/a of .", "test/e2e of .", "... of sandbox"},
 	} {
 		if got := folders(target); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", target, got, want)

@@ -16,7 +16,7 @@ import (
 
 const (
 	// PerSecond is the cost that the expressions of an owner may have in a second, in the units of
-	// expr.Budget: about a quarter of the CPU time of one core.
+	// cel.Budget: about a quarter of the CPU time of one core.
 	PerSecond = 2_500_000
 	// burst is the allowance of an owner that was idle.
 	burst = PerSecond

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
+	"github.com/deltarouter/deltarouter/internal/cel/explain"
 	"github.com/deltarouter/deltarouter/internal/config/files"
-	"github.com/deltarouter/deltarouter/internal/expr"
-	"github.com/deltarouter/deltarouter/internal/expr/explain"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
@@ -37,7 +37,7 @@ type use struct{ sources, indexes, defines map[string]bool }
 func newUse() use { return use{make(map[string]bool), make(map[string]bool), make(map[string]bool)} }
 
 // add records the names in an expression.
-func (u use) add(p *expr.Program) {
+func (u use) add(p *cel.Program) {
 	for _, names := range []struct {
 		to    map[string]bool
 		names []string
@@ -231,7 +231,7 @@ func (c *compiler) adviseWhen(r *Route) {
 }
 
 func (c *compiler) never(ctx context.Context, e *config.Expr, source string, ops []string) (explain.Never, bool) {
-	explainer, err := explain.New(c.env.Env, e.Text, expr.Filter, source)
+	explainer, err := explain.New(c.env.Env, e.Text, cel.Filter, source)
 	if err != nil {
 		// Expressions for several sources may be compiled differently.
 		return explain.Never{}, false

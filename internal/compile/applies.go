@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/outline"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -80,7 +80,7 @@ func appliesOf(r *Route, kinds []plugins.SinkKind) (all []applied) {
 }
 
 // positionOf returns a function that reports something about an event of a route.
-func positionOf(r *Route, o *expr.Outline) func(format string, args ...any) config.Problem {
+func positionOf(r *Route, o *cel.Outline) func(format string, args ...any) config.Problem {
 	text := r.Emit
 	if define, ok := r.Config.Define[o.At.Define]; ok {
 		text = &define

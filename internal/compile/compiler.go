@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
-	"github.com/deltarouter/deltarouter/internal/schema"
+	"github.com/deltarouter/deltarouter/internal/cel"
+	"github.com/deltarouter/deltarouter/internal/cel/schema"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -24,8 +24,8 @@ type compiler struct {
 	known     *Schemas
 	exprs     *Expressions
 	env       *environment
-	effort    *expr.Effort // of the owner of the fragment; nil: no bound
-	exhausted bool         // reported
+	effort    *cel.Effort // of the owner of the fragment; nil: no bound
+	exhausted bool        // reported
 	problems  config.Problems
 	warnings  config.Problems
 	advise    bool // collect warnings
@@ -33,7 +33,7 @@ type compiler struct {
 }
 
 func (c *compiler) source(name string, s *config.Source, known *schema.Set) Source {
-	p := Source{Indexes: make(map[string][]*expr.Program)}
+	p := Source{Indexes: make(map[string][]*cel.Program)}
 	var err error
 	if p.Specs, err = informer.SpecsOf(s); err != nil && !c.reported("sources."+name) {
 		c.problems = append(c.problems, s.Problemf("%v", err))
@@ -41,7 +41,7 @@ func (c *compiler) source(name string, s *config.Source, known *schema.Set) Sour
 	c.checkScope(s, known)
 	for _, index := range slices.Sorted(maps.Keys(s.Indexes)) {
 		for i := range s.Indexes[index] {
-			program := c.compile(&s.Indexes[index][i], expr.Index, name)
+			program := c.compile(&s.Indexes[index][i], cel.Index, name)
 			if program == nil {
 				c.plan.faults.indexes[[2]string{name, index}] = true
 			}
@@ -75,14 +75,14 @@ func (c *compiler) reported(path string) bool {
 func (c *compiler) route(r *config.Route) Route {
 	p := Route{
 		Route:         r,
-		FilterProgram: c.condition(r.Filter, expr.Filter, r.From),
-		EmitProgram:   c.compile(r.Emit, expr.Emit, r.From...),
-		KeyProgram:    c.compile(cmp.Or(r.Key, r.Batch.By), expr.Key, r.From...),
+		FilterProgram: c.condition(r.Filter, cel.Filter, r.From),
+		EmitProgram:   c.compile(r.Emit, cel.Emit, r.From...),
+		KeyProgram:    c.compile(cmp.Or(r.Key, r.Batch.By), cel.Key, r.From...),
 	}
 	p.WatchPrograms, p.WithPrograms = c.requeue(r), compileWith(c, r)
 	p.WhenProgram = c.when(r, p.EmitProgram)
 	if r.Limit != nil {
-		p.LimitProgram = c.compile(r.Limit.Key, expr.Key, r.From...)
+		p.LimitProgram = c.compile(r.Limit.Key, cel.Key, r.From...)
 		c.checkEventUse(r, p.LimitProgram, func(string) *config.Expr { return r.Limit.Key })
 	}
 	c.checkEventUse(r, p.FilterProgram, r.Filter.For)
@@ -97,11 +97,11 @@ func (c *compiler) route(r *config.Route) Route {
 }
 
 // compileWith compiles the values of with, by their names.
-func compileWith(c *compiler, r *config.Route) map[string]*expr.Program {
-	programs := make(map[string]*expr.Program)
+func compileWith(c *compiler, r *config.Route) map[string]*cel.Program {
+	programs := make(map[string]*cel.Program)
 	for _, name := range slices.Sorted(maps.Keys(r.With)) {
 		e := r.With[name]
-		program := c.compile(&e, expr.Value, r.From...)
+		program := c.compile(&e, cel.Value, r.From...)
 		if program == nil {
 			continue
 		}
@@ -117,7 +117,7 @@ func compileWith(c *compiler, r *config.Route) map[string]*expr.Program {
 	return programs
 }
 
-func (c *compiler) compile(e *config.Expr, usage expr.Usage, sources ...string) *expr.Program {
+func (c *compiler) compile(e *config.Expr, usage cel.Usage, sources ...string) *cel.Program {
 	if e == nil {
 		return nil
 	}
@@ -149,7 +149,7 @@ func failed(c *compiler, e *config.Expr, sources []string, err error) {
 
 // warn adds warnings about expressions that may be mistaken or expensive. An expression that is too
 // expensive is a problem, unless its line has `# check: ok`.
-func (c *compiler) warn(e *config.Expr, warnings []expr.Warning) {
+func (c *compiler) warn(e *config.Expr, warnings []cel.Warning) {
 	for _, w := range warnings {
 		at := e
 		if define, ok := c.cfg.Define[w.Define]; ok {
@@ -167,7 +167,7 @@ func (c *compiler) warn(e *config.Expr, warnings []expr.Warning) {
 }
 
 // checkLookups refuses look-ups in a source that caches identities only.
-func (c *compiler) checkLookups(e *config.Expr, program *expr.Program) {
+func (c *compiler) checkLookups(e *config.Expr, program *cel.Program) {
 	for _, name := range program.Sources() {
 		if s := c.cfg.Sources[name]; s != nil && s.Cache == config.CacheIdentity {
 			c.problems = append(c.problems, e.Problem(1, 0,
@@ -178,7 +178,7 @@ func (c *compiler) checkLookups(e *config.Expr, program *expr.Program) {
 
 // checkExcluded refuses reads of fields that the source excludes: they would be absent from every
 // object.
-func (c *compiler) checkExcluded(e *config.Expr, program *expr.Program, sources []string) {
+func (c *compiler) checkExcluded(e *config.Expr, program *cel.Program, sources []string) {
 	for _, name := range sources {
 		s := c.cfg.Sources[name]
 		if s == nil {
@@ -204,7 +204,7 @@ func (c *compiler) checkExcluded(e *config.Expr, program *expr.Program, sources 
 // ProblemsOf locates the errors of an expression of these sources, or of the defines in it, in the
 // configuration.
 func ProblemsOf(cfg *config.Config, e *config.Expr, sources []string, err error) (problems config.Problems) {
-	for _, failed := range expr.CompileErrors(err) {
+	for _, failed := range cel.CompileErrors(err) {
 		at := e
 		if define, ok := cfg.Define[failed.Define]; ok {
 			at = &define
@@ -225,7 +225,7 @@ func ProblemsOf(cfg *config.Config, e *config.Expr, sources []string, err error)
 
 // whereOf adds to a message the source, if the expression may be valid for another one, and the
 // expression that uses a define.
-func whereOf(failed *expr.CompileError, e *config.Expr, sources []string) string {
+func whereOf(failed *cel.CompileError, e *config.Expr, sources []string) string {
 	source := failed.Source
 	if source == "" && failed.Define != "" && len(sources) == 1 {
 		source = sources[0]
@@ -242,7 +242,7 @@ func whereOf(failed *expr.CompileError, e *config.Expr, sources []string) string
 }
 
 // Place returns the position of a failed evaluation in the configuration as file:line:column.
-func Place(cfg *config.Config, e *config.Expr, failed *expr.EvalError) string {
+func Place(cfg *config.Config, e *config.Expr, failed *cel.EvalError) string {
 	if define, ok := cfg.Define[failed.Define]; ok {
 		e = &define
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/natsconn"
 	"github.com/deltarouter/deltarouter/internal/otlpconn"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -19,7 +19,7 @@ type Components struct {
 	Handlers []plugins.HandlerKind
 	Sinks    []plugins.SinkKind
 	// Emit makes the handler of a route with `emit`. With grouped it makes one event of a batch.
-	Emit func(p *expr.Program, cache expr.Cache, grouped bool) plugins.Handler
+	Emit func(p *cel.Program, cache cel.Cache, grouped bool) plugins.Handler
 }
 
 // Kinds describes the kinds, for the schema and the reference of the configuration.

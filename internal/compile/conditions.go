@@ -8,13 +8,13 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 // when compiles the condition of a route and checks the related keys.
-func (c *compiler) when(r *config.Route, emit *expr.Program) *expr.Program {
+func (c *compiler) when(r *config.Route, emit *cel.Program) *cel.Program {
 	// An upstream route may have a condition.
 	if emit != nil && r.When == nil && r.For == 0 && len(r.Upstream) == 0 {
 		for _, name := range []string{"since", "late", "repeat"} {
@@ -23,7 +23,7 @@ func (c *compiler) when(r *config.Route, emit *expr.Program) *expr.Program {
 			}
 		}
 	}
-	when := c.condition(r.When, expr.When, r.From)
+	when := c.condition(r.When, cel.When, r.From)
 	for _, name := range r.From {
 		if s := c.cfg.Sources[name]; when != nil && s != nil && s.Cache == config.CacheIdentity {
 			c.problems = append(c.problems, r.Node.At("when").Problemf(
@@ -42,14 +42,14 @@ func (c *compiler) when(r *config.Route, emit *expr.Program) *expr.Program {
 }
 
 // condition compiles a filter or a condition. It returns nil if there is none or it has a mistake.
-func (c *compiler) condition(f *config.Filter, usage expr.Usage, from []string) *expr.Program {
+func (c *compiler) condition(f *config.Filter, usage cel.Usage, from []string) *cel.Program {
 	if f == nil {
 		return nil
 	}
 	if f.By == nil {
 		return c.compile(&f.Expr, usage, from...)
 	}
-	programs := make(map[string]*expr.Program)
+	programs := make(map[string]*cel.Program)
 	for _, source := range from {
 		if e := f.By[source]; e != nil && e.Text != "" {
 			if p := c.compile(e, usage, source); p != nil {
@@ -60,7 +60,7 @@ func (c *compiler) condition(f *config.Filter, usage expr.Usage, from []string) 
 	if len(programs) != len(from) || len(programs) == 0 {
 		return nil // reported
 	}
-	return expr.BySource(programs)
+	return cel.BySource(programs)
 }
 
 // ConditionVersion identifies a condition by its texts and by the objects that the route sees:
@@ -86,14 +86,14 @@ func (route *Route) ConditionVersion(sources map[string]Source) string {
 }
 
 // requeue compiles the expressions of watches, by their source.
-func (c *compiler) requeue(r *config.Route) map[string]*expr.Program {
-	programs := make(map[string]*expr.Program)
+func (c *compiler) requeue(r *config.Route) map[string]*cel.Program {
+	programs := make(map[string]*cel.Program)
 	for _, source := range slices.Sorted(maps.Keys(r.Watches)) {
 		e := r.Watches[source]
 		if c.cfg.Sources[source] == nil || e.Text == "" || len(r.From) == 0 {
 			continue // reported already
 		}
-		program, err := c.exprs.compile(c.env, c.effort, e.Text, expr.Objects, []string{source}, r.From...)
+		program, err := c.exprs.compile(c.env, c.effort, e.Text, cel.Objects, []string{source}, r.From...)
 		if err != nil {
 			failed(c, &e, []string{source}, err)
 			continue
@@ -124,7 +124,7 @@ func adviseGroup(c *compiler, r *Route) {
 	if r.EmitProgram == nil {
 		return
 	}
-	compared, counts := expr.GroupSizes(r.EmitProgram)
+	compared, counts := cel.GroupSizes(r.EmitProgram)
 	for _, s := range compared {
 		if s.Least > int64(r.Batch.Size) {
 			c.warnf(r.Emit.Problem(s.Line, s.Column, fmt.Sprintf(

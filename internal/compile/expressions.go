@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 )
 
 // Expressions keeps compiled expressions from one plan to the next, so that a reload compiles only
@@ -22,10 +22,10 @@ type Expressions struct {
 
 // environment is an environment with the programs that were compiled in it.
 type environment struct {
-	*expr.Env
+	*cel.Env
 
-	of       expr.EnvConfig // without Effort and Missing
-	work     int            // of its defines
+	of       cel.EnvConfig // without Effort and Missing
+	work     int           // of its defines
 	programs map[request]*compiled
 	plan     int // the last one that used it
 }
@@ -33,14 +33,14 @@ type environment struct {
 // request names a program in an environment.
 type request struct {
 	text  string
-	usage expr.Usage
+	usage cel.Usage
 	// sources are those of the expression and, behind a second separator, those of its result.
 	sources string
 }
 
 // compiled is the answer to a request.
 type compiled struct {
-	program *expr.Program
+	program *cel.Program
 	err     error
 	work    int
 	plan    int // the last one that used it
@@ -59,7 +59,7 @@ func (k *Expressions) end() {
 
 // environment returns the environment of a configuration or a fragment, if the effort permits its
 // defines.
-func (k *Expressions) environment(cfg expr.EnvConfig, effort *expr.Effort) (*environment, error) {
+func (k *Expressions) environment(cfg cel.EnvConfig, effort *cel.Effort) (*environment, error) {
 	// The messages of Missing name the granted sources, and so does the message about no name.
 	text, err := json.Marshal([]any{cfg.Cluster, slices.Sorted(maps.Keys(cfg.Sources)), cfg.Define, cfg.Missing("")})
 	if err != nil {
@@ -74,9 +74,9 @@ func (k *Expressions) environment(cfg expr.EnvConfig, effort *expr.Effort) (*env
 		return e, nil
 	}
 	e := &environment{of: of, programs: make(map[request]*compiled), plan: k.plan}
-	cfg.Effort = cmp.Or(effort, expr.NewEffort(math.MaxInt)) // it counts, too
+	cfg.Effort = cmp.Or(effort, cel.NewEffort(math.MaxInt)) // it counts, too
 	before := cfg.Effort.Spent()
-	if e.Env, err = expr.NewEnv(cfg); err != nil {
+	if e.Env, err = cel.NewEnv(cfg); err != nil {
 		return nil, err
 	}
 	e.work = cfg.Effort.Spent() - before
@@ -89,7 +89,7 @@ func (k *Expressions) environment(cfg expr.EnvConfig, effort *expr.Effort) (*env
 
 // compile returns the program of an expression, if the effort permits it. of are the sources of the
 // objects that are its result; none: its result is no objects.
-func (k *Expressions) compile(e *environment, effort *expr.Effort, text string, usage expr.Usage, sources []string, of ...string) (*expr.Program, error) {
+func (k *Expressions) compile(e *environment, effort *cel.Effort, text string, usage cel.Usage, sources []string, of ...string) (*cel.Program, error) {
 	r := request{text, usage, strings.Join(sources, "\x00") + "\x00\x00" + strings.Join(of, "\x00")}
 	if c := e.programs[r]; c != nil {
 		if c.plan = k.plan; !effort.Spend(c.work) {
@@ -98,9 +98,9 @@ func (k *Expressions) compile(e *environment, effort *expr.Effort, text string, 
 		return c.program, c.err
 	}
 	c := &compiled{plan: k.plan}
-	own := cmp.Or(effort, expr.NewEffort(math.MaxInt))
+	own := cmp.Or(effort, cel.NewEffort(math.MaxInt))
 	before := own.Spent()
-	if usage == expr.Objects {
+	if usage == cel.Objects {
 		c.program, c.err = e.CompileObjects(own, text, sources[0], of...)
 	} else {
 		c.program, c.err = e.CompileWithin(own, text, usage, sources...)

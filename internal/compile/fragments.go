@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -53,7 +53,7 @@ type fragments struct {
 	*compiler // of the configuration
 
 	names   config.Names
-	efforts map[string]*expr.Effort // by the prefix of the scope
+	efforts map[string]*cel.Effort // by the prefix of the scope
 }
 
 // addFragments adds the routes of the fragments without mistakes to the plan, and those of the
@@ -64,7 +64,7 @@ func (c *compiler) addFragments(ctx context.Context) {
 	if len(c.main.Fragments) == 0 {
 		return
 	}
-	all := fragments{c, make(config.Names), make(map[string]*expr.Effort)}
+	all := fragments{c, make(config.Names), make(map[string]*cel.Effort)}
 	for _, f := range c.main.Fragments {
 		problems := f.Problems
 		if f.Config != nil {
@@ -130,9 +130,9 @@ func (c *fragments) add(ctx context.Context, f *config.Fragment, cfg *config.Con
 }
 
 // effortOf returns the effort that all fragments with a prefix share.
-func (c *fragments) effortOf(prefix string) *expr.Effort {
+func (c *fragments) effortOf(prefix string) *cel.Effort {
 	if c.efforts[prefix] == nil {
-		c.efforts[prefix] = expr.NewEffort(expr.EffortOfOwner)
+		c.efforts[prefix] = cel.NewEffort(cel.EffortOfOwner)
 	}
 	return c.efforts[prefix]
 }

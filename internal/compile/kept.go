@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -104,8 +104,8 @@ func (p *Plan) readers(name string, s *config.Source, kinds []plugins.HandlerKin
 }
 
 // programs returns the expressions about the deltas of the route.
-func (r *Route) programs() []*expr.Program {
-	all := []*expr.Program{r.FilterProgram, r.WhenProgram, r.EmitProgram, r.KeyProgram, r.LimitProgram}
+func (r *Route) programs() []*cel.Program {
+	all := []*cel.Program{r.FilterProgram, r.WhenProgram, r.EmitProgram, r.KeyProgram, r.LimitProgram}
 	for _, name := range slices.Sorted(maps.Keys(r.WithPrograms)) {
 		all = append(all, r.WithPrograms[name])
 	}
@@ -114,14 +114,14 @@ func (r *Route) programs() []*expr.Program {
 
 // appendReader adds the reader with these programs, if they read objects of the source. of has the
 // sources of their own objects.
-func appendReader(all []Reader, reader, source string, of []string, programs ...*expr.Program) []Reader {
+func appendReader(all []Reader, reader, source string, of []string, programs ...*cel.Program) []Reader {
 	var fields kept.Set
 	reads := false
 	for _, program := range programs {
 		if program == nil {
 			continue
 		}
-		if set, ok := expr.Fields(program, of...)[source]; ok {
+		if set, ok := cel.Fields(program, of...)[source]; ok {
 			fields, reads = fields.Or(set), true
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
+	"github.com/deltarouter/deltarouter/internal/cel/schema"
 	"github.com/deltarouter/deltarouter/internal/outline"
-	"github.com/deltarouter/deltarouter/internal/schema"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -49,7 +49,7 @@ func resourcesOf(r *Route) (resources []string) {
 }
 
 // outline finds mistakes in one event for one sink.
-func (c *compiler) outline(r *config.Route, sink string, o *expr.Outline, kind outline.Outliner, resources []string, known *schema.Set) {
+func (c *compiler) outline(r *config.Route, sink string, o *cel.Outline, kind outline.Outliner, resources []string, known *schema.Set) {
 	data := outlineOf(o)
 	problems, written := kind.Outline(c.cfg.Sinks[sink].Config, &data, resources)
 	for _, w := range written {
@@ -73,7 +73,7 @@ func (c *compiler) outlined(p config.Problem) {
 	}
 }
 
-func outlineOf(o *expr.Outline) outline.Outline {
+func outlineOf(o *cel.Outline) outline.Outline {
 	out := outline.Outline{At: outline.At(o.At), Text: o.Text, IsMap: o.Map, IsAll: o.All}
 	for i := range o.Members {
 		m := &o.Members[i]
@@ -119,7 +119,7 @@ func unknownFields(o *outline.Outline, t *schema.Type) (problems []outline.Probl
 // eventReader is a kind of sinks that may have an expression about events. The expression is nil if
 // there is none.
 type eventReader interface {
-	EventReads(node config.Node) (*config.Expr, []expr.EventRead)
+	EventReads(node config.Node) (*config.Expr, []cel.EventRead)
 }
 
 // eventMembers returns the members of an event as a structured CloudEvent.
@@ -154,7 +154,7 @@ func adviseBodies(c *compiler, routes []Route) {
 // madeEvent is the known part of the data of an event.
 type madeEvent struct {
 	route string // whose emit makes it
-	data  expr.Outline
+	data  cel.Outline
 	maybe bool // it comes by way of another route, which may leave it out
 }
 
@@ -259,11 +259,11 @@ func checkChains(c *compiler, r *Route, of *chains) {
 	if !all || len(made) == 0 {
 		return
 	}
-	find := func(p *expr.Program, at func(source string) *config.Expr) {
+	find := func(p *cel.Program, at func(source string) *config.Expr) {
 		if p == nil {
 			return
 		}
-		reads := expr.EventReads(p)
+		reads := cel.EventReads(p)
 		for _, source := range slices.Sorted(maps.Keys(reads)) {
 			for i := range reads[source] {
 				if place, message := unmade(&reads[source][i], made, all); message != "" {
@@ -287,7 +287,7 @@ func checkChains(c *compiler, r *Route, of *chains) {
 
 // unmade explains why a read fails: for an event that has not the member if it is always read,
 // else, and for events that may be left out, only if no event has it. Empty: it may not fail.
-func unmade(read *expr.EventRead, made []madeEvent, all bool) (at expr.OutlineAt, message string) {
+func unmade(read *cel.EventRead, made []madeEvent, all bool) (at cel.OutlineAt, message string) {
 	if name := read.Path[0]; !slices.Contains(eventMembers(), name) {
 		return read.At[0], fmt.Sprintf("events have no member %q%s", name, config.Suggest(name, eventMembers()))
 	}
@@ -314,13 +314,13 @@ func unmade(read *expr.EventRead, made []madeEvent, all bool) (at expr.OutlineAt
 
 // lacking says which part of a path below event the data do not have, and its place in the path.
 // Empty: they may have it.
-func lacking(data *expr.Outline, path []string) (n int, message string) {
+func lacking(data *cel.Outline, path []string) (n int, message string) {
 	for n := 1; n < len(path) && path[0] == "data"; n++ {
 		if !data.Map || !data.All {
 			break
 		}
 		var keys []string
-		var next *expr.Outline
+		var next *cel.Outline
 		for k := range data.Members {
 			if keys = append(keys, data.Members[k].Key); data.Members[k].Key == path[n] {
 				next = &data.Members[k].Value

@@ -8,9 +8,9 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
+	"github.com/deltarouter/deltarouter/internal/cel/schema"
 	"github.com/deltarouter/deltarouter/internal/kept"
-	"github.com/deltarouter/deltarouter/internal/schema"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -24,7 +24,7 @@ type Plan struct {
 	Routes  []Route
 	Grants  map[string][]plugins.LookupGrant // by handler
 	Types   map[string]*schema.Type          // by source: the type of its objects
-	Owners  map[string]expr.Owner            // by source: resources whose objects control others
+	Owners  map[string]cel.Owner             // by source: resources whose objects control others
 	// Warnings are about parts that are valid but may be mistaken: sources without a type,
 	// expensive expressions, and those of sinks, handlers, traces and the fleet. With advise the
 	// latter are in Optional, with all other warnings about expressions.
@@ -42,7 +42,7 @@ type Plan struct {
 // Source has the watches and indexes of a source.
 type Source struct {
 	Specs   []informer.Spec
-	Indexes map[string][]*expr.Program // by the configured name
+	Indexes map[string][]*cel.Program // by the configured name
 	// Kept has the fields that the caches of the source keep. Readers are the reason for them, if
 	// the source has `cache: auto`.
 	Kept    kept.Set
@@ -59,12 +59,12 @@ type Route struct {
 	Instance string
 
 	// KeyProgram is the key of the route or of its groups.
-	FilterProgram, WhenProgram, EmitProgram, KeyProgram *expr.Program
+	FilterProgram, WhenProgram, EmitProgram, KeyProgram *cel.Program
 	// the key of the limit
-	LimitProgram  *expr.Program
-	WatchPrograms map[string]*expr.Program // by source
-	WithPrograms  map[string]*expr.Program // by name
-	HandlerGrants []plugins.LookupGrant    // of its handler
+	LimitProgram  *cel.Program
+	WatchPrograms map[string]*cel.Program // by source
+	WithPrograms  map[string]*cel.Program // by name
+	HandlerGrants []plugins.LookupGrant   // of its handler
 	// Secret: the route sees Secrets, or gets events of a route that does
 	Secret bool
 	// with state.dir: the sources of Secrets that the route sees
@@ -75,7 +75,7 @@ type Route struct {
 // up.
 func (r *Route) Lookups() []string {
 	names := SourcesOf(r.HandlerGrants)
-	for _, p := range []*expr.Program{r.FilterProgram, r.WhenProgram, r.EmitProgram, r.KeyProgram, r.LimitProgram} {
+	for _, p := range []*cel.Program{r.FilterProgram, r.WhenProgram, r.EmitProgram, r.KeyProgram, r.LimitProgram} {
 		if p != nil {
 			names = append(names, p.Sources()...)
 		}

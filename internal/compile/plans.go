@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
+	"github.com/deltarouter/deltarouter/internal/cel/schema"
 	"github.com/deltarouter/deltarouter/internal/config/files"
-	"github.com/deltarouter/deltarouter/internal/expr"
-	"github.com/deltarouter/deltarouter/internal/schema"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
@@ -145,7 +145,7 @@ func secretChains(routes []Route) (problems config.Problems) {
 }
 
 // checkEventUse refuses `event` and `events` in the expressions of a route with its own sources.
-func (c *compiler) checkEventUse(r *config.Route, p *expr.Program, at func(source string) *config.Expr) {
+func (c *compiler) checkEventUse(r *config.Route, p *cel.Program, at func(source string) *config.Expr) {
 	if p == nil || !slices.Contains(r.Node.Keys(), "from") {
 		return // a route without input is reported already
 	}

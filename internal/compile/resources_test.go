@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/internal/schema"
+	"github.com/deltarouter/deltarouter/internal/cel/schema"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/test/must"
 )

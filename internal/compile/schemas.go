@@ -13,8 +13,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
-	"github.com/deltarouter/deltarouter/internal/schema"
+	"github.com/deltarouter/deltarouter/internal/cel"
+	"github.com/deltarouter/deltarouter/internal/cel/schema"
 	"github.com/deltarouter/deltarouter/internal/similar"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/index"
@@ -242,28 +242,28 @@ func controllers() []string {
 
 // Owners returns the sources whose objects may control others: those of controllers() and all
 // custom resources.
-func (s *Schemas) Owners(cfg *config.Config) map[string]expr.Owner {
-	owners := make(map[string]expr.Owner)
+func (s *Schemas) Owners(cfg *config.Config) map[string]cel.Owner {
+	owners := make(map[string]cel.Owner)
 	for name, source := range cfg.Sources {
 		group, version, resource, err := config.ParseResource(source.Resource)
 		if err != nil || source.Cache == config.CacheIdentity || isBuiltIn(group) && !slices.Contains(controllers(), source.Resource) {
 			continue
 		}
 		known, _ := s.Set.Resource(group, version, resource)
-		owners[name] = expr.Owner{Group: group, Kind: known.Kind, Resource: resource}
+		owners[name] = cel.Owner{Group: group, Kind: known.Kind, Resource: resource}
 	}
 	return owners
 }
 
 // Environment returns the sources, indexes and types for the compilation of the expressions of a
 // configuration, or of a fragment. types and owners may have further sources.
-func Environment(cfg *config.Config, types map[string]*schema.Type, owners map[string]expr.Owner) expr.EnvConfig {
-	env := expr.EnvConfig{
+func Environment(cfg *config.Config, types map[string]*schema.Type, owners map[string]cel.Owner) cel.EnvConfig {
+	env := cel.EnvConfig{
 		Cluster: cfg.Cluster.Name, Define: make(map[string]string), Sources: make(map[string][]string), Types: maps.Clone(types),
 		Owners: maps.Clone(owners), ManagedFields: make(map[string]bool), Missing: cfg.MissingSource,
 	}
 	maps.DeleteFunc(env.Types, func(source string, _ *schema.Type) bool { return cfg.Sources[source] == nil })
-	maps.DeleteFunc(env.Owners, func(source string, _ expr.Owner) bool { return cfg.Sources[source] == nil })
+	maps.DeleteFunc(env.Owners, func(source string, _ cel.Owner) bool { return cfg.Sources[source] == nil })
 	for name, e := range cfg.Define {
 		env.Define[name] = e.Text
 	}

@@ -7,21 +7,21 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // New returns a handler that evaluates p for each delta. If it is grouped, it evaluates p once for
-// each batch, with its last delta, whose Result has the events. p must be compiled for [expr.Emit];
+// each batch, with its last delta, whose Result has the events. p must be compiled for [cel.Emit];
 // it looks objects up in cache.
-func New(p *expr.Program, cache expr.Cache, grouped bool) plugins.Handler {
+func New(p *cel.Program, cache cel.Cache, grouped bool) plugins.Handler {
 	return &handler{p, cache, grouped}
 }
 
 type handler struct {
-	program *expr.Program
-	cache   expr.Cache
+	program *cel.Program
+	cache   cel.Cache
 	grouped bool
 }
 
@@ -30,7 +30,7 @@ type handler struct {
 func (h *handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 	results := make([]plugins.Result, len(batch))
 	for i, d := range batch {
-		in := expr.Input{Delta: d, Cache: h.cache}
+		in := cel.Input{Delta: d, Cache: h.cache}
 		if h.grouped {
 			if i < len(batch)-1 {
 				continue

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/emit"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -20,11 +20,11 @@ func handler(t *testing.T, text string) plugins.Handler {
 	return emit.New(compile(t, text), nil, false)
 }
 
-func compile(t *testing.T, text string) *expr.Program {
+func compile(t *testing.T, text string) *cel.Program {
 	t.Helper()
-	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "test", Sources: map[string][]string{"pods": nil}})
+	env, err := cel.NewEnv(cel.EnvConfig{Cluster: "test", Sources: map[string][]string{"pods": nil}})
 	must.Succeed(t, err)
-	program, err := env.Compile(text, expr.Emit, "pods")
+	program, err := env.Compile(text, cel.Emit, "pods")
 	must.Succeed(t, err)
 	return program
 }

@@ -3,8 +3,8 @@ package explain
 import (
 	"context"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/pipeline/chain"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -124,7 +124,7 @@ func (o *offline) makes(ctx context.Context, route *config.Route, d *event.Delta
 	if route.Emit == nil {
 		return o.plain(ctx, route, d, found)
 	}
-	program, err := o.env.Compile(route.Emit.Text, expr.Emit, route.From...)
+	program, err := o.env.Compile(route.Emit.Text, cel.Emit, route.From...)
 	if err != nil {
 		return compile.ProblemsOf(o.cfg, route.Emit, route.From, err)
 	}
@@ -155,7 +155,7 @@ func (o *offline) plain(ctx context.Context, route *config.Route, d *event.Delta
 	}
 	extended := *d
 	if len(programs) > 0 {
-		if extended.With, err = expr.With(ctx, programs, o.look(ctx, d)); err != nil {
+		if extended.With, err = cel.With(ctx, programs, o.look(ctx, d)); err != nil {
 			found.unknown, found.result = "its with: "+err.Error(), Unknown
 			return nil
 		}

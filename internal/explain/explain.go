@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
+	"github.com/deltarouter/deltarouter/internal/cel/explain"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
-	"github.com/deltarouter/deltarouter/internal/expr/explain"
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -128,7 +128,7 @@ func (o *offline) route(ctx context.Context, route *config.Route, d *event.Delta
 	}
 	e.test("ops", strings.Join(route.Ops, ", "), slices.Contains(route.Ops, d.Op.String()))
 	if route.Filter != nil {
-		filter, err := o.compile(ctx, "filter", route.Filter, expr.Filter, route, d, &e)
+		filter, err := o.compile(ctx, "filter", route.Filter, cel.Filter, route, d, &e)
 		if err != nil {
 			return e, err
 		}
@@ -148,7 +148,7 @@ func (o *offline) route(ctx context.Context, route *config.Route, d *event.Delta
 }
 
 // compile compiles a filter or a condition, and adds the result of each conjunct.
-func (o *offline) compile(ctx context.Context, what string, f *config.Filter, usage expr.Usage, route *config.Route, d *event.Delta, e *RouteExplanation) (*expr.Program, error) {
+func (o *offline) compile(ctx context.Context, what string, f *config.Filter, usage cel.Usage, route *config.Route, d *event.Delta, e *RouteExplanation) (*cel.Program, error) {
 	text, sources := f.For(d.Source), route.From
 	if f.By != nil {
 		sources = []string{d.Source}
@@ -157,7 +157,7 @@ func (o *offline) compile(ctx context.Context, what string, f *config.Filter, us
 	if err != nil {
 		return nil, compile.ProblemsOf(o.cfg, text, sources, err)
 	}
-	if d.New == nil && usage == expr.When {
+	if d.New == nil && usage == cel.When {
 		return program, nil // a deleted object is not evaluated
 	}
 	explainer, err := explain.New(o.env, text.Text, usage, d.Source)
@@ -236,7 +236,7 @@ func (o *offline) conjunct(what string, filter *config.Expr, f explain.Finding, 
 // ResultOf returns the result of an evaluation without other objects, and the reason if it is
 // neither true nor false.
 func ResultOf(holds bool, err error, lookups []string) (result, reason string) {
-	failed, is := errors.AsType[*expr.EvalError](err)
+	failed, is := errors.AsType[*cel.EvalError](err)
 	switch {
 	case err == nil && holds:
 		return Yes, ""
@@ -244,9 +244,9 @@ func ResultOf(holds bool, err error, lookups []string) (result, reason string) {
 		return No, ""
 	case !is:
 		return Fails, err.Error()
-	case errors.Is(err, expr.ErrNoCache):
+	case errors.Is(err, cel.ErrNoCache):
 		return Unknown, "it depends on other objects: " + strings.Join(lookups, ", ")
-	case errors.Is(err, expr.ErrAbsent):
+	case errors.Is(err, cel.ErrAbsent):
 		return Absent, failed.Reason
 	}
 	return Fails, failed.Reason
@@ -270,10 +270,10 @@ func Eval(ctx context.Context, text string, in Input) ([]byte, error) {
 		return nil, fmt.Errorf("several sources have such objects: choose one with -source %s", strings.Join(o.names, ", or "))
 	}
 	source := o.names[0]
-	program, err := o.env.Compile(text, expr.Value, source)
+	program, err := o.env.Compile(text, cel.Value, source)
 	if err != nil {
 		var problems config.Problems
-		for _, failed := range expr.CompileErrors(err) {
+		for _, failed := range cel.CompileErrors(err) {
 			for _, issue := range failed.Issues {
 				problems = append(problems, o.place(text, failed.Define, issue.Line, issue.Column, issue.Message))
 			}
@@ -288,7 +288,7 @@ func Eval(ctx context.Context, text string, in Input) ([]byte, error) {
 	if wrong := o.lookError(); wrong != nil {
 		return nil, wrong
 	}
-	if failed, ok := errors.AsType[*expr.EvalError](err); ok {
+	if failed, ok := errors.AsType[*cel.EvalError](err); ok {
 		return nil, EvalError{config.Problems{o.place(text, failed.Define, failed.Line, failed.Column, failed.Reason)}}
 	}
 	return value, err

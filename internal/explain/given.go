@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/manifest"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
@@ -19,7 +19,7 @@ import (
 // expression looks objects up, at the first look-up.
 type Objects func(ctx context.Context, source string) ([][]byte, error)
 
-// others is the cache of the configuration, filled source by source. It implements expr.Cache.
+// others is the cache of the configuration, filled source by source. It implements cel.Cache.
 type others struct {
 	o       *offline
 	ctx     context.Context // of the explanation
@@ -31,19 +31,19 @@ type others struct {
 	err     error // the first one
 }
 
-// Lookup implements expr.Cache.
+// Lookup implements cel.Cache.
 func (c *others) Lookup(source, index, value string) []*event.Object {
 	c.fill(source)
 	return c.catalog.Lookup(source, index, value)
 }
 
-// Count implements expr.Cache.
+// Count implements cel.Cache.
 func (c *others) Count(source, index, value string) int {
 	c.fill(source)
 	return c.catalog.Count(source, index, value)
 }
 
-// Get implements expr.Cache.
+// Get implements cel.Cache.
 func (c *others) Get(source, namespace, name string) *event.Object {
 	c.fill(source)
 	return c.catalog.Get(source, namespace, name)
@@ -100,9 +100,9 @@ func (o *offline) store(source string) (*index.Store, map[string]index.Spec, err
 	var all []index.Spec
 	for name, list := range o.cfg.Sources[source].Indexes {
 		var texts []string
-		var programs []*expr.Program
+		var programs []*cel.Program
 		for i := range list {
-			program, err := o.env.Compile(list[i].Text, expr.Index, source)
+			program, err := o.env.Compile(list[i].Text, cel.Index, source)
 			if err != nil {
 				return index.NewStore(), nil, compile.ProblemsOf(o.cfg, &list[i], []string{source}, err)
 			}
@@ -122,9 +122,9 @@ type uncounted struct{}
 func (uncounted) Inc() {}
 
 // look returns the input of an expression about a delta.
-func (o *offline) look(ctx context.Context, d *event.Delta) expr.Input {
+func (o *offline) look(ctx context.Context, d *event.Delta) cel.Input {
 	if o.objects == nil {
-		return expr.Input{Delta: d}
+		return cel.Input{Delta: d}
 	}
 	if o.others == nil || o.others.delta.Source != d.Source {
 		whole := o
@@ -133,7 +133,7 @@ func (o *offline) look(ctx context.Context, d *event.Delta) expr.Input {
 		}
 		o.others = &others{o: whole, ctx: ctx, objects: o.objects, delta: d, catalog: index.NewScopedCatalog(o.scope), filled: sets.New[string]()}
 	}
-	return expr.Input{Delta: d, Cache: o.others}
+	return cel.Input{Delta: d, Cache: o.others}
 }
 
 // lookError returns the reason why objects could not be looked up.

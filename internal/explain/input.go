@@ -11,11 +11,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
+	types "github.com/deltarouter/deltarouter/internal/cel/schema"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/manifest"
 	"github.com/deltarouter/deltarouter/internal/rawjson"
-	types "github.com/deltarouter/deltarouter/internal/schema"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -41,7 +41,7 @@ type Input struct {
 // offline is a configuration without a cluster, and a delta for it.
 type offline struct {
 	cfg    *config.Config
-	env    *expr.Env
+	env    *cel.Env
 	object rawjson.Value
 	old    rawjson.Value // "": none
 	op     event.Op
@@ -69,7 +69,7 @@ func (o *offline) within(f *config.Fragment) (*offline, error) {
 	of.whole, of.scope, of.cfg, of.others = o, f.Scope, f.Config, nil
 	shapes, _, _ := o.known.Types(o.cfg, false)
 	var err error
-	if of.env, err = expr.NewEnv(compile.Environment(f.Config, shapes, o.known.Owners(o.cfg))); err != nil {
+	if of.env, err = cel.NewEnv(compile.Environment(f.Config, shapes, o.known.Owners(o.cfg))); err != nil {
 		return nil, compile.ProblemsOf(f.Config, nil, nil, err)
 	}
 	if o.fragments == nil {
@@ -104,7 +104,7 @@ func openOffline(in Input) (*offline, error) {
 		o.cfg = o.bare()
 	}
 	shapes, _, _ := o.known.Types(o.cfg, false)
-	if o.env, err = expr.NewEnv(compile.Environment(o.cfg, shapes, o.known.Owners(o.cfg))); err != nil {
+	if o.env, err = cel.NewEnv(compile.Environment(o.cfg, shapes, o.known.Owners(o.cfg))); err != nil {
 		return nil, compile.ProblemsOf(o.cfg, nil, nil, err)
 	}
 	if o.names = o.sourcesOf(o.object); in.Source != "" {

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -17,7 +17,7 @@ import (
 // condition explains a route with a condition: whether it holds, and the reports.
 func (o *offline) condition(ctx context.Context, route *config.Route, d *event.Delta, e *RouteExplanation) error {
 	selected := e.Verdict == Matches
-	when, err := o.compile(ctx, "when", route.When, expr.When, route, d, e)
+	when, err := o.compile(ctx, "when", route.When, cel.When, route, d, e)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (o *offline) limits(ctx context.Context, route *config.Route, d *event.Delt
 
 // key evaluates a key and renders it for users.
 func (o *offline) key(ctx context.Context, route *config.Route, text *config.Expr, d *event.Delta) (string, error) {
-	program, err := o.env.Compile(text.Text, expr.Key, route.From...)
+	program, err := o.env.Compile(text.Text, cel.Key, route.From...)
 	if err != nil {
 		return "", compile.ProblemsOf(o.cfg, text, route.From, err)
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -16,11 +16,11 @@ import (
 const shownWith = 300
 
 // withOf compiles the values of with.
-func (o *offline) withOf(route *config.Route) (map[string]*expr.Program, error) {
-	programs := make(map[string]*expr.Program)
+func (o *offline) withOf(route *config.Route) (map[string]*cel.Program, error) {
+	programs := make(map[string]*cel.Program)
 	for name := range route.With {
 		e := route.With[name]
-		program, err := o.env.Compile(e.Text, expr.Value, route.From...)
+		program, err := o.env.Compile(e.Text, cel.Value, route.From...)
 		if err != nil {
 			return nil, compile.ProblemsOf(o.cfg, &e, route.From, err)
 		}

@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -39,11 +39,11 @@ type Inventory struct {
 	lookups map[string][]string
 	remote  map[string]remote // by instance of a handler on workers
 	// environment returns a new environment for the expressions of API queries.
-	environment func() expr.EnvConfig
+	environment func() cel.EnvConfig
 	// env compiles the expressions of API queries. It is made at its first use.
-	env func() (*expr.Env, error)
+	env func() (*cel.Env, error)
 	// routes compiles the filters of routes again, for taps.
-	routes func() (*expr.Env, error)
+	routes func() (*cel.Env, error)
 	scoped map[string]scoped // the routes of fragments, by name
 	// view identifies the stores and their indexes; empty: it differs from all others.
 	view string
@@ -136,26 +136,26 @@ func NewInventory(p *compile.Plan, handlers map[string]plugins.Handler, stores m
 		}
 		inv.scoped[route.Name] = scoped{
 			config:  route.Config,
-			env:     func() (*expr.Env, error) { return expr.NewEnv(compile.Environment(route.Config, types, owners)) },
+			env:     func() (*cel.Env, error) { return cel.NewEnv(compile.Environment(route.Config, types, owners)) },
 			catalog: func() *index.Catalog { return inv.scopedCatalog(route.Scope(), indexes) },
 		}
 	}
-	inv.environment = func() expr.EnvConfig {
+	inv.environment = func() cel.EnvConfig {
 		cfg := compile.Environment(inv.config, types, owners)
 		for name := range cfg.Sources {
 			cfg.Sources[name] = inv.indexes(name)
 		}
 		return cfg
 	}
-	inv.env = sync.OnceValues(func() (*expr.Env, error) { return expr.NewEnv(inv.environment()) })
-	inv.routes = sync.OnceValues(func() (*expr.Env, error) { return expr.NewEnv(compile.Environment(inv.config, types, owners)) })
+	inv.env = sync.OnceValues(func() (*cel.Env, error) { return cel.NewEnv(inv.environment()) })
+	inv.routes = sync.OnceValues(func() (*cel.Env, error) { return cel.NewEnv(compile.Environment(inv.config, types, owners)) })
 	return inv
 }
 
 // scoped is the part of the inventory that a route of a fragment sees.
 type scoped struct {
 	config  *config.Config
-	env     func() (*expr.Env, error)
+	env     func() (*cel.Env, error)
 	catalog func() *index.Catalog
 }
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -37,10 +37,10 @@ func (inv *Inventory) keptFields(source string) []string {
 
 // checkKept refuses a query that reads fields which the cache does not keep: they would seem to be
 // absent.
-func (inv *Inventory) checkKept(q api.Query, filter *expr.Program) error {
+func (inv *Inventory) checkKept(q api.Query, filter *cel.Program) error {
 	reads := make(map[string]kept.Set)
 	if filter != nil {
-		reads = expr.Fields(filter, q.Source)
+		reads = cel.Fields(filter, q.Source)
 	}
 	if q.Labels != "" {
 		reads[q.Source] = reads[q.Source].Or(kept.Of([]string{"metadata", "labels"}))

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -14,7 +14,7 @@ import (
 // keep.
 func TestCheckKept(t *testing.T) {
 	// Guarantee: cache-auto
-	env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": {"name"}, "nodes": {"name"}}})
+	env, err := cel.NewEnv(cel.EnvConfig{Sources: map[string][]string{"pods": {"name"}, "nodes": {"name"}}})
 	must.Succeed(t, err)
 	few := kept.Identity().Or(kept.Of([]string{"status", "phase"}, []string{"metadata", "labels"}))
 	inv := &Inventory{kept: map[string]kept.Set{"pods": few, "nodes": kept.Identity()}}
@@ -31,9 +31,9 @@ func TestCheckKept(t *testing.T) {
 		{"pods", "", `object == oldObject`, "the query reads the whole object" + of + "pods" + end},
 		{"other", "app=web", `object.spec.x == 1`, ""},
 	} {
-		var filter *expr.Program
+		var filter *cel.Program
 		if tt.filter != "" {
-			filter, err = env.Compile(tt.filter, expr.Filter, tt.source)
+			filter, err = env.Compile(tt.filter, cel.Filter, tt.source)
 			must.Succeed(t, err)
 		}
 		text := ""

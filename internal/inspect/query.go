@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/deltarouter/deltarouter/internal/access"
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -72,7 +72,7 @@ func (inv *Inventory) pager(ctx context.Context, q api.Query) (*pager, error) {
 
 // understand checks the rights on the objects of a query, before anything of them is used. It
 // validates the query and compiles its filter, if any. verb is list or watch.
-func (inv *Inventory) understand(ctx context.Context, verb string, q api.Query) (*config.Source, *expr.Program, error) {
+func (inv *Inventory) understand(ctx context.Context, verb string, q api.Query) (*config.Source, *cel.Program, error) {
 	if err := inv.mayRead(ctx, verb, q); err != nil {
 		return nil, nil, err
 	}
@@ -94,7 +94,7 @@ func (inv *Inventory) understand(ctx context.Context, verb string, q api.Query) 
 	if err != nil {
 		return nil, nil, err
 	}
-	filter, err := env.CompileWithin(expr.NewEffort(expr.EffortOfQuery), q.Filter, expr.Query, q.Source)
+	filter, err := env.CompileWithin(cel.NewEffort(cel.EffortOfQuery), q.Filter, cel.Query, q.Source)
 	if err != nil {
 		return nil, nil, &api.QueryError{Message: "filter: " + err.Error()}
 	}
@@ -200,8 +200,8 @@ type pager struct {
 
 	query    api.Query
 	selector labels.Selector // nil: all match
-	filter   *expr.Program   // nil: all match
-	cache    expr.Cache
+	filter   *cel.Program    // nil: all match
+	cache    cel.Cache
 	deadline time.Time
 	bytes    int
 }
@@ -249,8 +249,8 @@ func (p *pager) matches(ctx context.Context, o *event.Object) (bool, error) {
 		return true, nil
 	}
 	d := &event.Delta{Source: p.Source, Op: event.Sync, New: Redacted(o, EvaluatedAs)}
-	ok, err := p.filter.Match(ctx, expr.Input{Delta: d, Cache: p.cache})
-	if errors.Is(err, expr.ErrAbsent) {
+	ok, err := p.filter.Match(ctx, cel.Input{Delta: d, Cache: p.cache})
+	if errors.Is(err, cel.ErrAbsent) {
 		p.Absent++
 		return false, nil
 	}

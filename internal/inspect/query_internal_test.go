@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -60,10 +60,10 @@ func TestFirst(t *testing.T) {
 // TestPager shows that a page ends at its limits of objects, bytes and time, that the next page
 // continues there, and that each page makes progress.
 func TestPager(t *testing.T) {
-	env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": {"name"}}})
+	env, err := cel.NewEnv(cel.EnvConfig{Sources: map[string][]string{"pods": {"name"}}})
 	must.Succeed(t, err)
-	compile := func(text string) *expr.Program {
-		p, err := env.Compile(text, expr.Query, "pods")
+	compile := func(text string) *cel.Program {
+		p, err := env.Compile(text, cel.Query, "pods")
 		must.Succeed(t, err)
 		return p
 	}

@@ -3,7 +3,7 @@ package inspect
 import (
 	"strings"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -72,9 +72,9 @@ func withoutValues(values rawjson.Value, value string) string {
 }
 
 // redactedCache gives redacted objects to expressions of the API.
-type redactedCache struct{ expr.Cache }
+type redactedCache struct{ cel.Cache }
 
-// Lookup implements expr.Cache.
+// Lookup implements cel.Cache.
 func (c redactedCache) Lookup(source, index, value string) []*event.Object {
 	found := c.Cache.Lookup(source, index, value)
 	if len(found) == 0 || !isSecret(found[0]) {
@@ -87,7 +87,7 @@ func (c redactedCache) Lookup(source, index, value string) []*event.Object {
 	return shown
 }
 
-// Get implements expr.Cache.
+// Get implements cel.Cache.
 func (c redactedCache) Get(source, namespace, name string) *event.Object {
 	return Redacted(c.Cache.Get(source, namespace, name), EvaluatedAs)
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/deltarouter/deltarouter/internal/access"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/pkg/authz"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -144,7 +144,7 @@ func (inv *Inventory) mayRead(ctx context.Context, verb string, q api.Query) err
 // envFor returns the environment for the filter of a query. Callers without the right to list the
 // sources know those only whose objects they may list, and no defines, which may name others: so a
 // mistake in a filter does not say which other sources exist.
-func (inv *Inventory) envFor(ctx context.Context, queried string) (env *expr.Env, err error) {
+func (inv *Inventory) envFor(ctx context.Context, queried string) (env *cel.Env, err error) {
 	all, err := access.Has(ctx, listSources)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (inv *Inventory) envFor(ctx context.Context, queried string) (env *expr.Env
 			}
 		}
 		cfg.Define, cfg.Missing = nil, nil // nil: the messages name the sources that are left
-		env, err = expr.NewEnv(cfg)
+		env, err = cel.NewEnv(cfg)
 	}
 	if err != nil {
 		return nil, &api.QueryError{Message: "filter: " + err.Error()}

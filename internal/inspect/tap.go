@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
+	conjuncts "github.com/deltarouter/deltarouter/internal/cel/explain"
 	"github.com/deltarouter/deltarouter/internal/explain"
-	"github.com/deltarouter/deltarouter/internal/expr"
-	conjuncts "github.com/deltarouter/deltarouter/internal/expr/explain"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/pipeline/chain"
@@ -344,7 +344,7 @@ func (t *tap) judge(ctx context.Context, route *config.Route, what offered, tapp
 		return nil
 	case route.When != nil:
 		tapped.Verdict = explain.Holds
-		return t.ask(ctx, route, route.When.For(d.Source), expr.When, d, tapped)
+		return t.ask(ctx, route, route.When.For(d.Source), cel.When, d, tapped)
 	case what.through == "" && !slices.Contains(route.Ops, d.Op.String()):
 		tapped.Verdict, tapped.Why = explain.MatchesNot, "ops: "+strings.Join(route.Ops, ", ")
 		return nil
@@ -354,11 +354,11 @@ func (t *tap) judge(ctx context.Context, route *config.Route, what offered, tapp
 	case route.Filter == nil:
 		return nil
 	}
-	return t.ask(ctx, route, route.Filter.For(d.Source), expr.Filter, d, tapped)
+	return t.ask(ctx, route, route.Filter.For(d.Source), cel.Filter, d, tapped)
 }
 
 // ask evaluates a filter or a condition.
-func (t *tap) ask(ctx context.Context, route *config.Route, filter *config.Expr, usage expr.Usage, d *event.Delta, tapped *api.Tapped) error {
+func (t *tap) ask(ctx context.Context, route *config.Route, filter *config.Expr, usage cel.Usage, d *event.Delta, tapped *api.Tapped) error {
 	key := [2]string{route.Name, d.Source}
 	by, known := t.explainers[key]
 	if !known {
@@ -376,7 +376,7 @@ func (t *tap) ask(ctx context.Context, route *config.Route, filter *config.Expr,
 		}
 		t.explainers[key] = by
 	}
-	f, refused := by.conjuncts.Refusal(ctx, expr.Input{Delta: d, Cache: by.catalog})
+	f, refused := by.conjuncts.Refusal(ctx, cel.Input{Delta: d, Cache: by.catalog})
 	if !refused {
 		return nil
 	}
@@ -385,11 +385,11 @@ func (t *tap) ask(ctx context.Context, route *config.Route, filter *config.Expr,
 		at = define
 	}
 	p := at.Problem(f.Line, f.Column, "")
-	if tapped.Verdict = explain.MatchesNot; usage == expr.When {
+	if tapped.Verdict = explain.MatchesNot; usage == cel.When {
 		tapped.Verdict = explain.HoldsNot
 	}
 	tapped.Why, tapped.At = f.Text, fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
-	if _, tapped.Reason = explain.ResultOf(false, f.Err, nil); f.Err != nil && !errors.Is(f.Err, expr.ErrAbsent) {
+	if _, tapped.Reason = explain.ResultOf(false, f.Err, nil); f.Err != nil && !errors.Is(f.Err, cel.ErrAbsent) {
 		tapped.Verdict = explain.MatchFails
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -44,7 +44,7 @@ func tapping(t *testing.T) *Taps {
 		t.Fatal(problems)
 	}
 	r := NewTaps(&Current{})
-	r.objects.Store(&Inventory{config: cfg, catalog: index.NewCatalog(), routes: func() (*expr.Env, error) { return expr.NewEnv(compile.Environment(cfg, nil, nil)) }})
+	r.objects.Store(&Inventory{config: cfg, catalog: index.NewCatalog(), routes: func() (*cel.Env, error) { return cel.NewEnv(compile.Environment(cfg, nil, nil)) }})
 	return r
 }
 

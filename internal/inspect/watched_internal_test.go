@@ -13,8 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -67,21 +67,21 @@ func newWatched(t *testing.T) *watched {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	env, err := expr.NewEnv(compile.Environment(cfg, nil, nil))
+	env, err := cel.NewEnv(compile.Environment(cfg, nil, nil))
 	must.Succeed(t, err)
 	m, log := metrics.New(), slog.New(slog.DiscardHandler)
 	specOf := func(source, name string) map[string]index.Spec {
 		text := cfg.Sources[source].Indexes[name][0].Text
-		program, err := env.Compile(text, expr.Index, source)
+		program, err := env.Compile(text, cel.Index, source)
 		must.Succeed(t, err)
-		return map[string]index.Spec{name: index.NewSpec([]string{text}, []*expr.Program{program}, m.IndexErrors.WithLabelValues(source, name), log, name)}
+		return map[string]index.Spec{name: index.NewSpec([]string{text}, []*cel.Program{program}, m.IndexErrors.WithLabelValues(source, name), log, name)}
 	}
 	h := &holder{held: make(chan struct{}), release: make(chan struct{})}
 	factory := informer.New(informer.Config{Metrics: m, Log: log, Downstream: h})
 	inv := &Inventory{
 		config: cfg, catalog: index.NewCatalog(), watches: make(map[string][]informer.Spec), stores: make(map[string][]*index.Store), specs: make(map[string]map[string]index.Spec),
-		environment: func() expr.EnvConfig { return compile.Environment(cfg, nil, nil) },
-		env:         func() (*expr.Env, error) { return env, nil }, replaced: make(chan struct{}),
+		environment: func() cel.EnvConfig { return compile.Environment(cfg, nil, nil) },
+		env:         func() (*cel.Env, error) { return env, nil }, replaced: make(chan struct{}),
 	}
 	injectors := make(map[string]*informer.Injector)
 	for _, w := range []struct{ source, index, namespace, resource string }{

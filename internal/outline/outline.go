@@ -29,7 +29,7 @@ type Member struct {
 // At is a position in the text of an expression or of a define that it uses.
 type At struct {
 	Define       string // empty: the expression itself
-	Line, Column int    // as expr.Issue counts
+	Line, Column int    // as cel.Issue counts
 }
 
 // Member returns a member of a map; nil: there is none with that literal key.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/pipeline/route"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -27,7 +27,7 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (event.Admission, 
 	}
 	var buffer [8]filters.Match
 	var a *admission
-	var budget expr.Budget
+	var budget cel.Budget
 	now := p.now.Load()
 	for _, m := range now.table.Match(ctx, d, buffer[:0]) {
 		r := now.routes[m.Entry]

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
@@ -371,7 +371,7 @@ func TestConditionFails(t *testing.T) {
 		b := start(t, pipeline.Route{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), When: pipeline.When{For: time.Minute, Filter: filters.Func(
 			func(_ context.Context, d *event.Delta) (bool, error) {
 				if fails {
-					return false, expr.ErrCost
+					return false, cel.ErrCost
 				}
 				return isOn(d.New), nil
 			})}})
@@ -418,11 +418,11 @@ func TestConditionLimit(t *testing.T) {
 // differs.
 func TestConditionTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": nil}})
+		env, err := cel.NewEnv(cel.EnvConfig{Sources: map[string][]string{"pods": nil}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		program, err := env.Compile(`object.spec.on == true && object.metadata.name != "x"`, expr.When, "pods")
+		program, err := env.Compile(`object.spec.on == true && object.metadata.name != "x"`, cel.When, "pods")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
@@ -30,13 +30,13 @@ func TestErrorKinds(t *testing.T) {
 		kind      string
 		delivered bool
 	}{
-		"a filter that costs too much":   {pipeline.Route{Filter: filter(expr.ErrCost)}, "cost", false},
+		"a filter that costs too much":   {pipeline.Route{Filter: filter(cel.ErrCost)}, "cost", false},
 		"a filter that fails":            {pipeline.Route{Filter: filter(errBad)}, "filter", false},
-		"a key that costs too much":      {pipeline.Route{Key: fails(expr.ErrCost)}, "cost", false},
-		"a key of an absent field":       {pipeline.Route{Key: fails(expr.ErrAbsent)}, "absent", true},
+		"a key that costs too much":      {pipeline.Route{Key: fails(cel.ErrCost)}, "cost", false},
+		"a key of an absent field":       {pipeline.Route{Key: fails(cel.ErrAbsent)}, "absent", true},
 		"a limit.key that fails":         {pipeline.Route{Limit: limit(errBad)}, "filter", false},
-		"a limit.key of an absent field": {pipeline.Route{Limit: limit(expr.ErrAbsent)}, "absent", true},
-		"a batch.by of an absent field":  {pipeline.Route{Key: fails(expr.ErrAbsent), Grouped: true, Joint: true}, "absent", true},
+		"a limit.key of an absent field": {pipeline.Route{Limit: limit(cel.ErrAbsent)}, "absent", true},
+		"a batch.by of an absent field":  {pipeline.Route{Key: fails(cel.ErrAbsent), Grouped: true, Joint: true}, "absent", true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

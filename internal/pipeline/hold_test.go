@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -26,7 +26,7 @@ func TestGone(t *testing.T) {
 					if name := d.Key().Name; len(name) > 1 {
 						return name[:1], nil
 					}
-					return "", expr.ErrAbsent
+					return "", cel.ErrAbsent
 				},
 				When: pipeline.When{CaughtUp: caughtUp, Resource: resourceOf, Object: func(source string, key event.Key) *event.Object { return fakeCache(there...)(source, key) }},
 			}

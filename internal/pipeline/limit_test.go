@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -53,7 +53,7 @@ func TestLimit(t *testing.T) {
 		key := func(ctx context.Context, d *event.Delta) (string, error) {
 			switch name := d.Key().Name; name[:1] {
 			case "x":
-				return "", fmt.Errorf("%w: no key", expr.ErrAbsent)
+				return "", fmt.Errorf("%w: no key", cel.ErrAbsent)
 			case "y":
 				return "", errors.New("broken")
 			}

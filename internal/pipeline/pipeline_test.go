@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -171,7 +171,7 @@ func TestKeys(t *testing.T) {
 				case d.Key().Name == "worse":
 					panic("no such thing")
 				}
-				return "", fmt.Errorf("evaluation: %w", expr.ErrAbsent)
+				return "", fmt.Errorf("evaluation: %w", cel.ErrAbsent)
 			},
 			Handler: handleEach(func(d *event.Delta) plugins.Result {
 				mu.Lock()

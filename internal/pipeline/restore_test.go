@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -292,7 +292,7 @@ func TestRestoredKeys(t *testing.T) {
 			Key: func(_ context.Context, d *event.Delta) (string, error) {
 				switch d.Key().Name {
 				case "absent":
-					return "", expr.ErrAbsent
+					return "", cel.ErrAbsent
 				case "bad":
 					return "", errors.New("no such overload")
 				}

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -19,11 +19,11 @@ import (
 // second later, at a scrape, and after an exchange of the routes.
 func TestTurnedDown(t *testing.T) {
 	// Guarantee: filter-table
-	env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": nil}})
+	env, err := cel.NewEnv(cel.EnvConfig{Sources: map[string][]string{"pods": nil}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := env.Compile(`object.metadata.name == "a"`, expr.Filter, "pods")
+	program, err := env.Compile(`object.metadata.name == "a"`, cel.Filter, "pods")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestTurnedDown(t *testing.T) {
 // a second later, at a scrape, after an exchange of the routes, and in the end.
 func TestAbsentCounted(t *testing.T) {
 	// Guarantee: absent-in-filter
-	env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": nil}})
+	env, err := cel.NewEnv(cel.EnvConfig{Sources: map[string][]string{"pods": nil}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestAbsentCounted(t *testing.T) {
 		b := start(t)
 		var routes []pipeline.Route
 		for i := range 10 {
-			program, err := env.Compile(fmt.Sprintf(`object.metadata.labels.team == "t%d"`, i), expr.Filter, "pods")
+			program, err := env.Compile(fmt.Sprintf(`object.metadata.labels.team == "t%d"`, i), cel.Filter, "pods")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/router"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -102,7 +102,7 @@ func components(j *journal) compile.Components {
 				return part{env.Name, j}, nil
 			}),
 		},
-		Emit: func(*expr.Program, expr.Cache, bool) plugins.Handler { return part{"emit", j} },
+		Emit: func(*cel.Program, cel.Cache, bool) plugins.Handler { return part{"emit", j} },
 	}
 }
 

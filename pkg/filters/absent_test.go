@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -24,11 +24,11 @@ func TestAbsentInMany(t *testing.T) {
 	counted, entries := make([]uint64, routes), make([]filters.Entry, routes)
 	for i := range entries {
 		text := fmt.Sprintf([]string{`object.metadata.labels.team == "t%d"`, `object.metadata.labels["app"] == "a%d" && object.metadata.namespace == "default"`}[i%2], i)
-		program, err := env.Compile(text, expr.Filter, "pods")
+		program, err := env.Compile(text, cel.Filter, "pods")
 		must.Succeed(t, err)
 		entries[i] = filters.Entry{Sources: []string{"pods"}, Ops: event.Ops(), Filter: filters.NewCEL(filters.CELConfig{
 			Program: program, Log: slog.New(slog.NewTextHandler(&log, nil)), Absent: func(deltas uint64) { counted[i] += deltas },
-			Place: func(e *expr.EvalError) string { return fmt.Sprintf("config.yaml:%d:%d", i, e.Column) },
+			Place: func(e *cel.EvalError) string { return fmt.Sprintf("config.yaml:%d:%d", i, e.Column) },
 		})}
 	}
 	table, d := filters.NewTable(entries), delta(t, "pods", event.Updated, "a")

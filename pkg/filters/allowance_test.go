@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/allowance"
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
@@ -27,7 +27,7 @@ func TestAllowance(t *testing.T) {
 			e.Scope = &filters.Scope{Prefix: "team", Namespaces: []string{"n"}}
 		}
 		if text != "" {
-			program, err := env.Compile(text, expr.Filter, "pods")
+			program, err := env.Compile(text, cel.Filter, "pods")
 			must.Succeed(t, err)
 			e.Filter = filters.NewCEL(filters.CELConfig{Program: program})
 		}
@@ -68,12 +68,12 @@ func TestAllowance(t *testing.T) {
 // TestEntersIsCharged: the evaluations of [filters.Table.Enters] count, too.
 func TestEntersIsCharged(t *testing.T) {
 	team := allowance.New(timer.NewFake(time.Now())).Of("team")
-	program, err := tableEnv(t).Compile(`lists.range(1000).all(a, a > 0)`, expr.Filter, "pods")
+	program, err := tableEnv(t).Compile(`lists.range(1000).all(a, a > 0)`, cel.Filter, "pods")
 	must.Succeed(t, err)
 	table := filters.NewTable([]filters.Entry{{Sources: []string{"pods"}, Ops: event.SourceOps(), Allowance: team, Filter: filters.NewCEL(filters.CELConfig{Program: program})}})
 	d := delta(t, "pods", event.Added, "a")
 	d.Op, d.Old = event.Updated, d.New
-	var budget expr.Budget
+	var budget cel.Budget
 	table.Enters(t.Context(), 0, d, &budget)
 	if team.Left() == allowance.PerSecond {
 		t.Error("the owner was not charged")

@@ -6,7 +6,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -47,7 +47,7 @@ func benchTable(b *testing.B, routes int) *filters.Table {
 			fmt.Sprintf(`object.status.containerStatuses.exists(c, c.restartCount > 1) && object.spec.nodeName == "node-%d"`, n),
 			fmt.Sprintf(`op == "updated" && object.metadata.namespace in ["team-%d", "team-%d-stage"]`, n, n),
 		}[i%3]
-		program, err := env.Compile(text, expr.Filter, "pods")
+		program, err := env.Compile(text, cel.Filter, "pods")
 		must.Succeed(b, err)
 		entries[i] = filters.Entry{Sources: []string{"pods"}, Ops: event.SourceOps(), Filter: filters.NewCEL(filters.CELConfig{Program: program, Absent: func(uint64) {}})}
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/deltarouter/deltarouter/internal/expr/equality"
+	"github.com/deltarouter/deltarouter/internal/cel/equality"
 )
 
 const (

@@ -6,22 +6,22 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
-	"github.com/deltarouter/deltarouter/internal/expr/equality"
+	"github.com/deltarouter/deltarouter/internal/cel"
+	"github.com/deltarouter/deltarouter/internal/cel/equality"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 // CELConfig is the configuration of a [CEL] filter.
 type CELConfig struct {
-	Program *expr.Program
-	Cache   expr.Cache // the cache for look-ups of the program; nil: it has none
+	Program *cel.Program
+	Cache   cel.Cache // the cache for look-ups of the program; nil: it has none
 	Log     *slog.Logger
 	// Absent is called with a number of deltas whose objects lack a field of the expression: at
 	// once, or by [Table.Skipped]. May be nil.
 	Absent func(deltas uint64)
 	// Place returns the position of a failure in the configuration, as file:line:column. May be
 	// nil.
-	Place func(*expr.EvalError) string
+	Place func(*cel.EvalError) string
 }
 
 // CEL is a filter that evaluates a CEL expression. Each route has its own.
@@ -76,15 +76,15 @@ type answer struct {
 }
 
 // evaluate evaluates the whole expression, without a test of the equalities.
-func (f *CEL) evaluate(ctx context.Context, d *event.Delta, budget *expr.Budget) answer {
-	ok, err := f.cfg.Program.Match(ctx, expr.Input{Delta: d, Cache: f.cfg.Cache, Budget: budget})
+func (f *CEL) evaluate(ctx context.Context, d *event.Delta, budget *cel.Budget) answer {
+	ok, err := f.cfg.Program.Match(ctx, cel.Input{Delta: d, Cache: f.cfg.Cache, Budget: budget})
 	return answer{ok, err}
 }
 
 // settle turns the error of a missing field into no match. The answer may come from an equal
 // filter.
 func (f *CEL) settle(d *event.Delta, a answer) (bool, error) {
-	if a.err == nil || !errors.Is(a.err, expr.ErrAbsent) {
+	if a.err == nil || !errors.Is(a.err, cel.ErrAbsent) {
 		return a.ok, a.err
 	}
 	if f.absent() {
@@ -113,7 +113,7 @@ func (f *CEL) log(d *event.Delta, err error) {
 }
 
 func (f *CEL) place(err error) string {
-	var at *expr.EvalError
+	var at *cel.EvalError
 	if f.cfg.Place == nil || !errors.As(err, &at) {
 		return ""
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -26,11 +26,11 @@ func (c oneNode) Get(_, _, name string) *event.Object {
 	return nil
 }
 
-func compile(t *testing.T, text string) *expr.Program {
+func compile(t *testing.T, text string) *cel.Program {
 	t.Helper()
-	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "c", Sources: map[string][]string{"pods": {"name"}, "nodes": {"name"}}})
+	env, err := cel.NewEnv(cel.EnvConfig{Cluster: "c", Sources: map[string][]string{"pods": {"name"}, "nodes": {"name"}}})
 	must.Succeed(t, err)
-	program, err := env.Compile(text, expr.Filter, "pods")
+	program, err := env.Compile(text, cel.Filter, "pods")
 	must.Succeed(t, err)
 	return program
 }
@@ -62,7 +62,7 @@ func TestCEL(t *testing.T) {
 			if got != test.want || (err != nil) != test.fails || absent != test.absent {
 				t.Errorf("got %v, %v and %d absent fields, want %v and %d", got, err, absent, test.want, test.absent)
 			}
-			if errors.Is(err, expr.ErrAbsent) {
+			if errors.Is(err, cel.ErrAbsent) {
 				t.Errorf("an absent field must not be an error: %v", err)
 			}
 		})
@@ -76,7 +76,7 @@ func TestCELLogsAbsentOnce(t *testing.T) {
 	f := filters.NewCEL(filters.CELConfig{
 		Program: compile(t, `object.spec.replicas > 3`), Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Absent: func(n uint64) { counted += int(n) },
-		Place:  func(e *expr.EvalError) string { return fmt.Sprintf("config.yaml:7:%d", 11+e.Column) },
+		Place:  func(e *cel.EvalError) string { return fmt.Sprintf("config.yaml:7:%d", 11+e.Column) },
 	})
 	for range 3 {
 		if ok, err := f.Match(t.Context(), delta(t, "pods", event.Added, "a")); ok || err != nil {

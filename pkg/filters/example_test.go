@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
@@ -20,9 +20,9 @@ func failedPod() *event.Delta {
 
 // A table finds the routes that want a delta without evaluating the filters of all routes.
 func ExampleTable_Match() {
-	env, _ := expr.NewEnv(expr.EnvConfig{Cluster: "prod"})
+	env, _ := cel.NewEnv(cel.EnvConfig{Cluster: "prod"})
 	entry := func(text string) filters.Entry {
-		program, err := env.Compile(text, expr.Filter, "pods")
+		program, err := env.Compile(text, cel.Filter, "pods")
 		if err != nil {
 			panic(err)
 		}
@@ -45,8 +45,8 @@ func ExampleTable_Match() {
 
 // A filter that misses a field does not match. Absent counts these deltas.
 func ExampleNewCEL() {
-	env, _ := expr.NewEnv(expr.EnvConfig{Cluster: "prod"})
-	program, _ := env.Compile(`object.spec.priority > 100`, expr.Filter, "pods")
+	env, _ := cel.NewEnv(cel.EnvConfig{Cluster: "prod"})
+	program, _ := env.Compile(`object.spec.priority > 100`, cel.Filter, "pods")
 	absent := uint64(0)
 	filter := filters.NewCEL(filters.CELConfig{Program: program, Absent: func(deltas uint64) { absent += deltas }})
 	ok, err := filter.Match(context.Background(), failedPod())

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -66,7 +66,7 @@ func newBuilder(t *Table) *builder {
 	// The answer is shared within a budget only: it may be that the budget is used up.
 	type identity struct {
 		budget int
-		filter expr.Identity
+		filter cel.Identity
 	}
 	equal := map[identity]*rule{}
 	budgets := map[string]int{"": 0} // by the prefix of the scope

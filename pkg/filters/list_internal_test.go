@@ -6,18 +6,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func tableOf(t *testing.T, texts ...string) *Table {
 	t.Helper()
-	env, err := expr.NewEnv(expr.EnvConfig{Sources: map[string][]string{"pods": {"name"}}})
+	env, err := cel.NewEnv(cel.EnvConfig{Sources: map[string][]string{"pods": {"name"}}})
 	must.Succeed(t, err)
 	var entries []Entry
 	for _, text := range texts {
-		program, err := env.Compile(text, expr.Filter, "pods")
+		program, err := env.Compile(text, cel.Filter, "pods")
 		must.Succeed(t, err)
 		entries = append(entries, Entry{Sources: []string{"pods"}, Ops: []event.Op{event.Updated, event.Deleted}, Filter: NewCEL(CELConfig{Program: program})})
 	}

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -32,9 +32,9 @@ var conditions = []string{
 // values are the possible values of a field; "" omits it.
 var values = []string{"", "", `"a"`, `"a"`, `"b"`, `"\u0061"`, `""`, "null", "1", "2", "1.0", "-0", "1e0", "true", "false", `{"a":1}`, `["a"]`, "12345678901234567890"}
 
-func tableEnv(t testing.TB) *expr.Env {
+func tableEnv(t testing.TB) *cel.Env {
 	t.Helper()
-	env, err := expr.NewEnv(expr.EnvConfig{
+	env, err := cel.NewEnv(cel.EnvConfig{
 		Cluster: "c", Sources: map[string][]string{"pods": nil, "nodes": nil},
 		Define: map[string]string{"inTeam": `object.metadata.namespace == "a" && object.spec.count == 1`, "tardy": `size(object.spec.node) == 1 || inTeam`},
 	})
@@ -44,7 +44,7 @@ func tableEnv(t testing.TB) *expr.Env {
 
 // world contains the parts of routes and deltas.
 type world struct {
-	env     *expr.Env
+	env     *cel.Env
 	sources []string
 	// conditions returns conditions for filters over these sources.
 	conditions func(sources []string) []string
@@ -101,7 +101,7 @@ func drawObject(t testing.TB, rt *rapid.T, _ string) *event.Object {
 // route is a generated route: its filter without a table, and the counts of its table.
 type route struct {
 	text          string
-	program       *expr.Program
+	program       *cel.Program
 	entry         filters.Entry
 	alone         *filters.CEL
 	table, single counted // by the table, and by alone
@@ -114,7 +114,7 @@ type counted struct {
 	log    bytes.Buffer
 }
 
-func (c *counted) filter(program *expr.Program) *filters.CEL {
+func (c *counted) filter(program *cel.Program) *filters.CEL {
 	log := slog.NewTextHandler(&c.log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
@@ -123,14 +123,14 @@ func (c *counted) filter(program *expr.Program) *filters.CEL {
 	}})
 	return filters.NewCEL(filters.CELConfig{
 		Program: program, Log: slog.New(log), Absent: func(n uint64) { c.absent += n },
-		Place: func(e *expr.EvalError) string { return fmt.Sprintf("%s:%d:%d", e.Define, e.Line, e.Column) },
+		Place: func(e *cel.EvalError) string { return fmt.Sprintf("%s:%d:%d", e.Define, e.Line, e.Column) },
 	})
 }
 
 // drawRoutes generates families of routes, whose filters are the same or differ in a constant.
 func drawRoutes(t testing.TB, rt *rapid.T, w *world) []*route {
 	t.Helper()
-	programs := map[string]*expr.Program{}
+	programs := map[string]*cel.Program{}
 	var routes []*route
 	for range rapid.IntRange(1, 6).Draw(rt, "families") {
 		sources := rapid.SliceOfNDistinct(rapid.SampledFrom(w.sources), 1, len(w.sources), rapid.ID).Draw(rt, "sources")
@@ -140,7 +140,7 @@ func drawRoutes(t testing.TB, rt *rapid.T, w *world) []*route {
 			r := &route{text: strings.ReplaceAll(family, `"a"`, rapid.SampledFrom([]string{`"a"`, `"a"`, `"b"`, `"c"`}).Draw(rt, "constant"))}
 			key := r.text + strings.Join(sources, " ")
 			if programs[key] == nil {
-				program, err := w.env.Compile(r.text, expr.Filter, sources...)
+				program, err := w.env.Compile(r.text, cel.Filter, sources...)
 				if err != nil {
 					t.Fatal(r.text, err)
 				}
@@ -191,9 +191,9 @@ func (r *route) wants(d *event.Delta) bool {
 // check compares the verdict of a table with the result of the expression alone.
 func (r *route) check(t testing.TB, d *event.Delta, m filters.Match, absent uint64) {
 	t.Helper()
-	ok, err := r.program.Match(t.Context(), expr.Input{Delta: d})
+	ok, err := r.program.Match(t.Context(), cel.Input{Delta: d})
 	switch {
-	case errors.Is(err, expr.ErrAbsent):
+	case errors.Is(err, cel.ErrAbsent):
 		if m.Verdict != filters.Filtered || absent != 1 {
 			t.Errorf("%s is %v, counted %d times: verdict %d", r.text, err, absent, m.Verdict)
 		}

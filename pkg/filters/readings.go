@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/allowance"
-	"github.com/deltarouter/deltarouter/internal/expr"
-	"github.com/deltarouter/deltarouter/internal/expr/equality"
+	"github.com/deltarouter/deltarouter/internal/cel"
+	"github.com/deltarouter/deltarouter/internal/cel/equality"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -23,7 +23,7 @@ type readings struct {
 
 // budget is the budget of the entries of one prefix for a delta.
 type budget struct {
-	expr.Budget
+	cel.Budget
 
 	owner *allowance.Owner // nil: it was not asked yet, or there is none
 	left  int              // of the allowance of the owner when the first evaluation began

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/test/effort"
@@ -34,7 +34,7 @@ func TestScopedEntries(t *testing.T) {
 				return true, nil
 			})
 			if rapid.Bool().Draw(rt, "cel") {
-				program, err := env.Compile(`object.metadata.namespace in ["a", "b", "c"]`, expr.Filter, "pods")
+				program, err := env.Compile(`object.metadata.namespace in ["a", "b", "c"]`, cel.Filter, "pods")
 				must.Succeed(t, err)
 				e.Filter = filters.NewCEL(filters.CELConfig{Program: program})
 			}
@@ -79,7 +79,7 @@ func TestBudgetOfScope(t *testing.T) {
 	}
 	env := tableEnv(t)
 	filter := func(text string) filters.Filter {
-		program, err := env.Compile(text, expr.Filter, "pods")
+		program, err := env.Compile(text, cel.Filter, "pods")
 		must.Succeed(t, err)
 		return filters.NewCEL(filters.CELConfig{Program: program})
 	}
@@ -111,7 +111,7 @@ func TestBudgetOfScope(t *testing.T) {
 // the object.
 func BenchmarkScopes(b *testing.B) {
 	env := tableEnv(b)
-	program, err := env.Compile(`object.spec.node != "a"`, expr.Filter, "pods")
+	program, err := env.Compile(`object.spec.node != "a"`, cel.Filter, "pods")
 	must.Succeed(b, err)
 	o, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"x","namespace":"ns-7"},"spec":{"node":"b"}}`)
 	must.Succeed(b, err)

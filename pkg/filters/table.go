@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 
 	"github.com/deltarouter/deltarouter/internal/allowance"
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -159,7 +159,7 @@ func (t *Table) TakesInitial(source string, op event.Op) bool {
 //
 //   - A route without a verdict: its equalities, sources, ops or Initial exclude the delta; see
 //     [Table.Skipped].
-//   - Cost: [expr.Budget] limits all evaluations for one delta together. Evaluations beyond it
+//   - Cost: [cel.Budget] limits all evaluations for one delta together. Evaluations beyond it
 //     fail. The entries of each prefix of scopes have a budget of their own, so they cannot make
 //     the filters of others fail. Entries with an Allowance get the verdict Deferred beyond it.
 //   - Memory: Match itself allocates nothing while dst has capacity.
@@ -317,7 +317,7 @@ func ready(c <-chan struct{}) bool {
 //   - The cost of an evaluation exceeds the budget: Enters returns true. All questions about one
 //     delta share the budget.
 //   - Enters counts and logs nothing, because it evaluates no delta that a route gets.
-func (t *Table) Enters(ctx context.Context, entry int, d *event.Delta, budget *expr.Budget) bool {
+func (t *Table) Enters(ctx context.Context, entry int, d *event.Delta, budget *cel.Budget) bool {
 	e := &t.entries[entry]
 	if d.Op != event.Updated || d.Old == nil || e.Filter == nil || !slices.Contains(e.Ops, event.Deleted) {
 		return false
@@ -339,12 +339,12 @@ func (t *Table) Enters(ctx context.Context, entry int, d *event.Delta, budget *e
 }
 
 // match evaluates a filter without counting missing fields.
-func (r *rule) match(ctx context.Context, f Filter, d *event.Delta, budget *expr.Budget) (bool, error) {
+func (r *rule) match(ctx context.Context, f Filter, d *event.Delta, budget *cel.Budget) (bool, error) {
 	if r.cel == nil {
 		return f.Match(ctx, d)
 	}
 	a := r.cel.evaluate(ctx, d, budget)
-	if errors.Is(a.err, expr.ErrAbsent) {
+	if errors.Is(a.err, cel.ErrAbsent) {
 		return false, nil
 	}
 	return a.ok, a.err

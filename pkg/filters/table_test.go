@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/test/effort"
@@ -177,7 +177,7 @@ func TestBudget(t *testing.T) {
 		switch {
 		case m.Verdict == filters.Matched:
 			matched++
-		case errors.Is(m.Err, expr.ErrCost):
+		case errors.Is(m.Err, cel.ErrCost):
 			failed++
 		default:
 			t.Error(m)
@@ -223,7 +223,7 @@ func TestEnters(t *testing.T) {
 		program := compile(t, test.filter)
 		table := filters.NewTable([]filters.Entry{{Sources: []string{"pods"}, Ops: test.ops, Filter: filters.NewCEL(filters.CELConfig{Program: program, Absent: func(uint64) { t.Error("counted") }})}})
 		d := &event.Delta{Source: "pods", Op: event.Updated, Old: test.old, New: test.now}
-		var budget expr.Budget
+		var budget cel.Budget
 		if got := table.Enters(t.Context(), 0, d, &budget); got != test.want {
 			t.Errorf("%s, from %s to %s: %v", test.filter, test.old.JSON(), test.now.JSON(), got)
 		}

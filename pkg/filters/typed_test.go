@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
-	"github.com/deltarouter/deltarouter/internal/schema"
+	"github.com/deltarouter/deltarouter/internal/cel"
+	"github.com/deltarouter/deltarouter/internal/cel/schema"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -66,7 +66,7 @@ func typed(t testing.TB) *world {
 	builtin, err := schema.Builtin()
 	must.Succeed(t, err)
 	kinds := typedKinds()
-	cfg := expr.EnvConfig{
+	cfg := cel.EnvConfig{
 		Cluster: "c", Sources: map[string][]string{}, Types: map[string]*schema.Type{},
 		Define: map[string]string{"inTeam": `object.metadata.namespace == "a" && object.metadata.generation == 1`},
 	}
@@ -80,7 +80,7 @@ func typed(t testing.TB) *world {
 		cfg.Sources[name], cfg.Types[name] = nil, resource.Type
 	}
 	slices.Sort(w.sources)
-	w.env, err = expr.NewEnv(cfg)
+	w.env, err = cel.NewEnv(cfg)
 	must.Succeed(t, err)
 	w.conditions = func(sources []string) []string {
 		if len(sources) > 1 {

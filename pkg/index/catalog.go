@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -23,7 +23,7 @@ type source struct {
 	indexes map[string]string // the name of the index in the configuration → Spec.Name
 }
 
-var _ expr.Cache = (*Catalog)(nil)
+var _ cel.Cache = (*Catalog)(nil)
 
 // NewCatalog returns a catalog without sources.
 func NewCatalog() *Catalog { return NewScopedCatalog(nil) }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
@@ -21,11 +21,11 @@ func parsePod(name, node string) *event.Object {
 
 // The catalog answers look-ups by the names of the configuration.
 func ExampleCatalog_Lookup() {
-	env, _ := expr.NewEnv(expr.EnvConfig{Cluster: "prod", Sources: map[string][]string{"pods": index.Builtins()}})
+	env, _ := cel.NewEnv(cel.EnvConfig{Cluster: "prod", Sources: map[string][]string{"pods": index.Builtins()}})
 	text := "object.spec.nodeName"
-	program, _ := env.Compile(text, expr.Index, "pods")
+	program, _ := env.Compile(text, cel.Index, "pods")
 	failures := metrics.New().IndexErrors.WithLabelValues("pods", "byNode")
-	byNode := index.NewSpec([]string{text}, []*expr.Program{program}, failures, slog.New(slog.DiscardHandler), "byNode")
+	byNode := index.NewSpec([]string{text}, []*cel.Program{program}, failures, slog.New(slog.DiscardHandler), "byNode")
 
 	store := index.NewStore(byNode)
 	store.Put(parsePod("web-1", "n2"))

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
@@ -35,14 +35,14 @@ type fixture struct {
 func newFixture(t testing.TB, stores int, indexes map[string]string) *fixture {
 	t.Helper()
 	f := &fixture{catalog: index.NewCatalog(), metrics: metrics.New()}
-	env, err := expr.NewEnv(expr.EnvConfig{Cluster: "test", Sources: map[string][]string{"pods": index.Builtins()}})
+	env, err := cel.NewEnv(cel.EnvConfig{Cluster: "test", Sources: map[string][]string{"pods": index.Builtins()}})
 	must.Succeed(t, err)
 	specs := make(map[string]index.Spec)
 	var all []index.Spec
 	for name, text := range indexes {
-		program, err := env.Compile(text, expr.Index, "pods")
+		program, err := env.Compile(text, cel.Index, "pods")
 		must.Succeed(t, err)
-		specs[name] = index.NewSpec([]string{text}, []*expr.Program{program},
+		specs[name] = index.NewSpec([]string{text}, []*cel.Program{program},
 			f.metrics.IndexErrors.WithLabelValues("pods", name), slog.New(slog.NewTextHandler(&f.log, nil)), name)
 		all = append(all, specs[name])
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
-	"github.com/deltarouter/deltarouter/internal/expr/equality"
+	"github.com/deltarouter/deltarouter/internal/cel"
+	"github.com/deltarouter/deltarouter/internal/cel/equality"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -17,7 +17,7 @@ type Spec struct {
 	// Name is a hash of the expressions, see [NewSpec]. Sources that share a watch share equal
 	// indexes by it.
 	Name     string
-	programs []*expr.Program
+	programs []*cel.Program
 	fields   []*equality.Field // parallel to programs; nil: the program is more than a field
 	failures counter
 	warn     func(error, *event.Object)
@@ -27,9 +27,9 @@ type Spec struct {
 type counter interface{ Inc() }
 
 // NewSpec returns an index over the union of the values of the programs. Each program was compiled
-// for [expr.Index] from the text at the same position. failures counts failures. The first one is
+// for [cel.Index] from the text at the same position. failures counts failures. The first one is
 // logged with the label, which names the position of the index in the configuration.
-func NewSpec(texts []string, programs []*expr.Program, failures counter, log *slog.Logger, label string) Spec {
+func NewSpec(texts []string, programs []*cel.Program, failures counter, log *slog.Logger, label string) Spec {
 	hash := sha256.New()
 	for _, text := range texts {
 		hash.Write([]byte(text))
@@ -54,7 +54,7 @@ func NewSpec(texts []string, programs []*expr.Program, failures counter, log *sl
 }
 
 // values appends the values of the object. An expression that fails adds none.
-func (s *Spec) values(all []string, r *expr.Reader, o *event.Object) []string {
+func (s *Spec) values(all []string, r *cel.Reader, o *event.Object) []string {
 	for i, p := range s.programs {
 		if field := s.fields[i]; field != nil {
 			if value, reading := r.Field(field); reading == equality.Known {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -31,7 +31,7 @@ func (v *values) equal(other *values) bool {
 
 // evaluation is the memory for the evaluation of the Specs on one object.
 type evaluation struct {
-	reader expr.Reader
+	reader cel.Reader
 	values values
 }
 

@@ -25,11 +25,11 @@ var allowed = map[string][]string{
 		"internal/config/files", "internal/config/resources", "internal/config/scalar", "internal/config/tags",
 		"internal/config/yamlfile", "internal/fileerr", "internal/similar",
 	},
-	"internal/schema":  {"internal/fileerr"},
-	"internal/timer":   {},
-	"internal/backoff": {},
-	"internal/circuit": {"internal/backoff", "internal/timer"},
-	"internal/lines":   {"internal/printable"},
+	"internal/cel/schema": {"internal/fileerr"},
+	"internal/timer":      {},
+	"internal/backoff":    {},
+	"internal/circuit":    {"internal/backoff", "internal/timer"},
+	"internal/lines":      {"internal/printable"},
 	// Bounds the log lines of many parts for one reason.
 	"internal/complaints": {},
 	// Limits the CPU that the filters of an owner take from the sources.
@@ -68,53 +68,41 @@ var allowed = map[string][]string{
 	// Apart from the checkpoint, whose format it is not.
 	"internal/fingerprint": {"internal/rawjson"},
 
-	"internal/expr": {
-		"internal/expr/builtin", "internal/expr/celerr", "internal/expr/check", "internal/expr/cost", "internal/expr/equality",
-		"internal/expr/fieldpath", "internal/expr/jsonval", "internal/expr/lint", "internal/expr/readset",
-		"internal/expr/resolve", "internal/expr/syntax", "internal/expr/typeset", "internal/kept", "internal/rawjson",
-		"internal/schema", "pkg/event",
+	"internal/cel": {
+		"internal/cel/builtin", "internal/cel/celerr", "internal/cel/check", "internal/cel/cost", "internal/cel/equality",
+		"internal/cel/fieldpath", "internal/cel/jsonval", "internal/cel/readset", "internal/cel/schema", "internal/cel/syntax",
+		"internal/cel/typeset", "internal/kept", "internal/rawjson", "pkg/event",
 	},
 	// CEL in layers: each may import those above it here.
-	"internal/expr/celerr":  {},
-	"internal/expr/jsonval": {"internal/expr/celerr", "internal/rawjson", "internal/schema"},
-	"internal/expr/syntax":  {},
-	"internal/expr/typeset": {
-		"internal/expr/celerr", "internal/expr/jsonval", "internal/expr/syntax", "internal/rawjson", "internal/schema",
-		"pkg/event",
+	"internal/cel/celerr":  {},
+	"internal/cel/jsonval": {"internal/cel/celerr", "internal/cel/schema", "internal/rawjson"},
+	"internal/cel/syntax":  {},
+	"internal/cel/typeset": {
+		"internal/cel/celerr", "internal/cel/jsonval", "internal/cel/schema", "internal/cel/syntax", "internal/rawjson",
+		"internal/similar", "pkg/event",
 	},
-	"internal/expr/diagnose": {
-		"internal/expr/celerr", "internal/expr/syntax", "internal/expr/typeset", "internal/schema", "internal/similar",
+	"internal/cel/fieldpath": {
+		"internal/cel/jsonval", "internal/cel/schema", "internal/cel/typeset", "internal/rawjson", "pkg/event",
 	},
-	"internal/expr/fieldpath": {
-		"internal/expr/diagnose", "internal/expr/jsonval", "internal/rawjson", "internal/schema", "pkg/event",
+	"internal/cel/readset": {"internal/cel/fieldpath", "internal/cel/syntax", "internal/kept"},
+	"internal/cel/equality": {
+		"internal/cel/celerr", "internal/cel/jsonval", "internal/cel/syntax", "internal/rawjson", "pkg/event",
 	},
-	"internal/expr/readset": {"internal/expr/fieldpath", "internal/expr/syntax", "internal/kept"},
-	"internal/expr/equality": {
-		"internal/expr/celerr", "internal/expr/jsonval", "internal/expr/syntax", "internal/rawjson", "pkg/event",
+	"internal/cel/cost": {"internal/cel/celerr", "internal/cel/jsonval", "internal/cel/schema", "internal/cel/syntax"},
+	"internal/cel/builtin": {
+		"internal/cel/celerr", "internal/cel/cost", "internal/cel/fieldpath", "internal/cel/jsonval", "internal/cel/schema",
+		"internal/cel/syntax", "internal/cel/typeset", "internal/rawjson", "pkg/event",
 	},
-	"internal/expr/cost": {"internal/expr/celerr", "internal/expr/jsonval", "internal/expr/syntax", "internal/schema"},
-	"internal/expr/builtin": {
-		"internal/expr/celerr", "internal/expr/cost", "internal/expr/fieldpath", "internal/expr/jsonval", "internal/expr/syntax",
-		"internal/expr/typeset", "internal/rawjson", "internal/schema", "pkg/event",
+	"internal/cel/check": {
+		"internal/cel/celerr", "internal/cel/cost", "internal/cel/fieldpath", "internal/cel/jsonval", "internal/cel/schema",
+		"internal/cel/syntax", "internal/cel/typeset",
 	},
-	"internal/expr/check": {
-		"internal/expr/celerr", "internal/expr/cost", "internal/expr/diagnose", "internal/expr/jsonval", "internal/expr/syntax",
-		"internal/expr/typeset", "internal/schema",
-	},
-	"internal/expr/resolve": {
-		"internal/expr/celerr", "internal/expr/check", "internal/expr/diagnose", "internal/expr/fieldpath",
-		"internal/expr/syntax", "internal/schema",
-	},
-	"internal/expr/lint": {
-		"internal/expr/celerr", "internal/expr/check", "internal/expr/jsonval", "internal/expr/syntax", "internal/schema",
-	},
-	"internal/expr/explain": {
-		"internal/expr", "internal/expr/celerr", "internal/expr/check", "internal/expr/equality", "internal/expr/syntax",
-		"pkg/event",
+	"internal/cel/explain": {
+		"internal/cel", "internal/cel/celerr", "internal/cel/check", "internal/cel/equality", "internal/cel/syntax", "pkg/event",
 	},
 
-	"pkg/index":   {"internal/expr", "internal/expr/equality", "internal/metrics", "pkg/config", "pkg/event"},
-	"pkg/filters": {"internal/allowance", "internal/expr", "internal/expr/equality", "pkg/config", "pkg/event"},
+	"pkg/index":   {"internal/cel", "internal/cel/equality", "internal/metrics", "pkg/config", "pkg/event"},
+	"pkg/filters": {"internal/allowance", "internal/cel", "internal/cel/equality", "pkg/config", "pkg/event"},
 	"internal/checkpoint": {
 		"internal/checkpoint/folder", "internal/checkpoint/frame", "internal/checkpoint/statefile", "internal/checkpoint/value",
 		"internal/fingerprint", "internal/rawjson", "pkg/event",
@@ -213,14 +201,14 @@ var allowed = map[string][]string{
 	},
 	"pkg/plugins/process/internal/child": {"internal/fileerr", "internal/lines", "internal/printable"},
 	"pkg/plugins/webhook": {
-		"internal/expr", "internal/httpsink", "internal/inorder", "internal/metrics", "internal/rawjson", "internal/tlsfiles",
+		"internal/cel", "internal/httpsink", "internal/inorder", "internal/metrics", "internal/rawjson", "internal/tlsfiles",
 		"pkg/config", "pkg/event", "pkg/plugins",
 	},
 	"pkg/plugins/kubernetes": {
 		"internal/httpsink", "internal/inorder", "internal/kubehttp", "internal/metrics", "internal/outdated", "internal/outline",
 		"internal/rawjson", "internal/similar", "internal/timer", "pkg/authz", "pkg/config", "pkg/event", "pkg/plugins",
 	},
-	"internal/emit":          {"internal/expr", "pkg/event", "pkg/plugins"},
+	"internal/emit":          {"internal/cel", "pkg/event", "pkg/plugins"},
 	"pkg/plugins/plugintest": {"pkg/config", "pkg/event", "pkg/plugins"},
 
 	"internal/otlpconn": {"internal/httpsink", "internal/tlsfiles", "pkg/config", "pkg/plugins"},
@@ -270,7 +258,7 @@ var allowed = map[string][]string{
 		"internal/timer", "internal/trace", "pkg/event", "pkg/plugins",
 	},
 	"internal/pipeline/spec": {
-		"internal/allowance", "internal/backoff", "internal/expr", "internal/metrics", "internal/pipeline/queue",
+		"internal/allowance", "internal/backoff", "internal/cel", "internal/metrics", "internal/pipeline/queue",
 		"internal/pipeline/rules", "pkg/event", "pkg/filters", "pkg/plugins",
 	},
 	"internal/pipeline/route": {
@@ -279,7 +267,7 @@ var allowed = map[string][]string{
 		"internal/pipeline/spec", "internal/timer", "internal/trace", "pkg/event", "pkg/filters", "pkg/plugins",
 	},
 	"internal/pipeline": {
-		"internal/checkpoint", "internal/complaints", "internal/expr", "internal/metrics", "internal/pipeline/condition",
+		"internal/cel", "internal/checkpoint", "internal/complaints", "internal/metrics", "internal/pipeline/condition",
 		"internal/pipeline/deliver", "internal/pipeline/route", "internal/pipeline/rules", "internal/pipeline/spec",
 		"internal/timer", "internal/trace", "pkg/event", "pkg/filters", "pkg/plugins",
 	},
@@ -293,34 +281,34 @@ var allowed = map[string][]string{
 	// From a configuration to a running router, in layers. None of them knows a kind of plugin:
 	// cmd/router passes the kinds to them.
 	"internal/compile": {
-		"internal/config/files", "internal/expr", "internal/expr/explain", "internal/fileerr", "internal/kept",
-		"internal/natsconn", "internal/otlpconn", "internal/outline", "internal/schema", "internal/similar", "pkg/config",
+		"internal/cel", "internal/cel/explain", "internal/cel/schema", "internal/config/files", "internal/fileerr",
+		"internal/kept", "internal/natsconn", "internal/otlpconn", "internal/outline", "internal/similar", "pkg/config",
 		"pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 	"internal/explain": {
-		"internal/compile", "internal/expr", "internal/expr/explain", "internal/manifest", "internal/pipeline/chain",
-		"internal/rawjson", "internal/schema", "pkg/config", "pkg/event", "pkg/index", "pkg/informer",
+		"internal/cel", "internal/cel/explain", "internal/cel/schema", "internal/compile", "internal/manifest",
+		"internal/pipeline/chain", "internal/rawjson", "pkg/config", "pkg/event", "pkg/index", "pkg/informer",
 	},
 	"internal/rbac": {
 		"internal/compile", "internal/crds", "internal/fleet", "internal/manifest", "pkg/authz", "pkg/config", "pkg/informer",
 		"pkg/plugins",
 	},
 	"internal/check": {
-		"internal/compile", "internal/config/files", "internal/crds", "internal/fleet", "internal/kept", "internal/kv",
-		"internal/metrics", "internal/otlpconn", "internal/podevents", "internal/rbac", "internal/schema", "internal/timer",
+		"internal/cel/schema", "internal/compile", "internal/config/files", "internal/crds", "internal/fleet", "internal/kept",
+		"internal/kv", "internal/metrics", "internal/otlpconn", "internal/podevents", "internal/rbac", "internal/timer",
 		"pkg/authz", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/inspect": {
-		"internal/access", "internal/checkpoint", "internal/compile", "internal/explain", "internal/expr",
-		"internal/expr/explain", "internal/fleet/lookup", "internal/inspect/api", "internal/kept", "internal/metrics",
-		"internal/pipeline", "internal/pipeline/chain", "internal/rawjson", "internal/timer", "pkg/authz", "pkg/config",
-		"pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
+		"internal/access", "internal/cel", "internal/cel/explain", "internal/checkpoint", "internal/compile", "internal/explain",
+		"internal/fleet/lookup", "internal/inspect/api", "internal/kept", "internal/metrics", "internal/pipeline",
+		"internal/pipeline/chain", "internal/rawjson", "internal/timer", "pkg/authz", "pkg/config", "pkg/event", "pkg/index",
+		"pkg/informer", "pkg/plugins",
 	},
 
 	// The running router. An engine moves deltas through the runtime set of a configuration; the
 	// router adds the API and the file; a simulation injects changes like those of an API server.
 	"internal/router/watches": {
-		"internal/checkpoint", "internal/compile", "internal/expr", "internal/inspect", "internal/metrics", "internal/pipeline",
+		"internal/cel", "internal/checkpoint", "internal/compile", "internal/inspect", "internal/metrics", "internal/pipeline",
 		"internal/timer", "pkg/config", "pkg/event", "pkg/index", "pkg/informer",
 	},
 	"internal/router/state": {
@@ -329,7 +317,7 @@ var allowed = map[string][]string{
 		"internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router/engine": {
-		"internal/access", "internal/allowance", "internal/compile", "internal/expr", "internal/fileerr", "internal/fleet/fence",
+		"internal/access", "internal/allowance", "internal/cel", "internal/compile", "internal/fileerr", "internal/fleet/fence",
 		"internal/fleet/work", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline",
 		"internal/router/state", "internal/router/watches", "internal/timer", "internal/tlsfiles", "pkg/config", "pkg/event",
 		"pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins",
@@ -422,8 +410,8 @@ var allowed = map[string][]string{
 // editors, with the reasons; a test compares them. Programs beside the router are exempt unless
 // depguard restricts them.
 var homes = map[string][]string{
-	"github.com/google/cel-go":            {"internal/expr/..."},
-	"k8s.io/apiserver":                    {"internal/expr/..."},
+	"github.com/google/cel-go":            {"internal/cel/..."},
+	"k8s.io/apiserver":                    {"internal/cel/..."},
 	"github.com/tetratelabs/wazero":       {"pkg/plugins/internal/guest/...", "pkg/plugins/extism", "pkg/plugins/js", "pkg/plugins/stdio"},
 	"github.com/hashicorp/go-plugin":      {"pkg/plugins/process"},
 	"k8s.io/client-go":                    {"internal/kubehttp", "internal/listing", "internal/remote", "pkg/informer/...", "pkg/index", "pkg/plugins/kubernetes"},

@@ -1,4 +1,4 @@
-// Package schemas compares the built-in schemas of internal/schema with those of the sandbox's API
+// Package schemas compares the built-in schemas of internal/cel/schema with those of the sandbox's API
 // server, and rewrites them with a flag: `make generate`.
 package schemas
 
@@ -15,7 +15,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/deltarouter/deltarouter/internal/schema"
+	"github.com/deltarouter/deltarouter/internal/cel/schema"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the schemas of the API server to 
 
 func TestMain(m *testing.M) { sandboxtest.Main(m) }
 
-const file = "../../internal/schema/builtin.json.gz"
+const file = "../../internal/cel/schema/builtin.json.gz"
 
 // TestBuiltin shows that the file equals the schemas of the API server. It compares the
 // decompressed text, because another version of the compressor may write other bytes.

@@ -14,9 +14,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/router"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -267,7 +267,7 @@ func components(r *receiver, l *life) compile.Components {
 				return &end{r: r, l: l, name: env.Name}, nil
 			},
 		}},
-		Emit: func(_ *expr.Program, cache expr.Cache, grouped bool) plugins.Handler {
+		Emit: func(_ *cel.Program, cache cel.Cache, grouped bool) plugins.Handler {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			if grouped {

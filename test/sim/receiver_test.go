@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -66,7 +66,7 @@ type receiver struct {
 	troubles map[string]trouble // by sink or handler
 	ever     bool               // there were troubles
 	heal     chan struct{}      // closed when all troubles end
-	cache    expr.Cache         // of the present life, from a route with look-ups
+	cache    cel.Cache          // of the present life, from a route with look-ups
 }
 
 func newReceiver(c *cluster) *receiver {

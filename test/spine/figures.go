@@ -13,7 +13,7 @@ import (
 // rooms are the parts of the architecture, by the beginnings of their packages. A package in none
 // of them is a leaf, such as internal/rawjson: it works for the room that calls it.
 var rooms = []string{
-	"pkg/informer", "pkg/index", "pkg/filters", "internal/expr", "internal/pipeline", "pkg/plugins",
+	"pkg/informer", "pkg/index", "pkg/filters", "internal/cel", "internal/pipeline", "pkg/plugins",
 	"internal/checkpoint", "internal/kv", "internal/inspect", "internal/router", "cmd/router",
 }
 

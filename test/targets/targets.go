@@ -76,7 +76,7 @@ func Processes(folder string) bool { return slices.Contains(ProcessFolders, fold
 // withoutRace are folders, with those below them, in which the race detector finds nothing: nothing
 // there is concurrent (the meter, expressions), or pkg/plugins/wasm has the same concurrency (the
 // other guests), and compiling WebAssembly takes ten times as long under it.
-var withoutRace = []string{"internal/expr", "internal/meter", "pkg/plugins/extism", "pkg/plugins/stdio"}
+var withoutRace = []string{"internal/cel", "internal/meter", "pkg/plugins/extism", "pkg/plugins/stdio"}
 
 // raceInAll are folders that only make test-all runs with the race detector, which takes minutes
 // for them: the concurrency of the commands is that of packages of make race, and the configuration

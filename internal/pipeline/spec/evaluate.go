@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
@@ -46,7 +46,7 @@ func (c *Config) Verdict(ctx context.Context, d *event.Delta, m filters.Match) V
 		switch key, err := evaluateKey(ctx, c.Key, d); {
 		case err == nil:
 			v.Lane = queue.Key{Name: key}
-		case errors.Is(err, expr.ErrAbsent):
+		case errors.Is(err, cel.ErrAbsent):
 			c.Count.Errors("absent").Inc()
 		default:
 			v.Err = fmt.Errorf("key: %w", err)
@@ -89,7 +89,7 @@ var ErrNoRoom = errors.New("the delete was not held")
 // ErrorKind returns the label of an error of filter or key in the metrics.
 func ErrorKind(err error) string {
 	switch {
-	case errors.Is(err, expr.ErrCost):
+	case errors.Is(err, cel.ErrCost):
 		return "cost"
 	case errors.Is(err, ErrNoRoom):
 		return "no_room"
@@ -107,7 +107,7 @@ func (c *Config) limitKey(ctx context.Context, d *event.Delta) (string, error) {
 		switch key, err := evaluateKey(ctx, c.Limit.Key, d); {
 		case err == nil:
 			return "k" + key, nil
-		case !errors.Is(err, expr.ErrAbsent):
+		case !errors.Is(err, cel.ErrAbsent):
 			return "", fmt.Errorf("limit: %w", err)
 		}
 		c.Count.Errors("absent").Inc()

@@ -43,7 +43,7 @@ type Route struct {
 	// delete is pending at once.
 	Hold time.Duration
 	// Key returns the key that orders the deltas; nil: the object. An error that wraps
-	// expr.ErrAbsent means that the object has no such key, and is ordered by itself; any other
+	// cel.ErrAbsent means that the object has no such key, and is ordered by itself; any other
 	// error rejects the delta.
 	Key func(ctx context.Context, d *event.Delta) (string, error)
 	// Ready is closed once Filter and Key may be evaluated, because the objects that they look up

@@ -51,7 +51,7 @@ type When struct {
 //   - The limit does not apply to redelivered dead letters, nor to deltas on which the filter or a
 //     key failed.
 type Limit struct {
-	// Key returns the key of the limit; nil: the object. An error that wraps expr.ErrAbsent means
+	// Key returns the key of the limit; nil: the object. An error that wraps cel.ErrAbsent means
 	// that the object has no such key, and is counted by itself; any other error rejects the delta.
 	Key   func(ctx context.Context, d *event.Delta) (string, error)
 	Every time.Duration // 0: no limit

@@ -3,8 +3,8 @@ package engine
 import (
 	"context"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -29,12 +29,12 @@ func (s *Set) when(p *compile.Route) pipeline.When {
 }
 
 // filter makes a filter of a program, whose text is that of f.
-func (s *Set) filter(p *compile.Route, program *expr.Program, f *config.Filter, cache expr.Cache) filters.Filter {
+func (s *Set) filter(p *compile.Route, program *cel.Program, f *config.Filter, cache cel.Cache) filters.Filter {
 	absent := s.env.Metrics.RouteErrors.WithLabelValues(p.Name, "absent")
 	return filters.NewCEL(filters.CELConfig{
 		Program: program, Cache: cache, Log: s.env.Log.With("route", p.Name),
 		Absent: func(deltas uint64) { absent.Add(float64(deltas)) },
-		Place:  func(e *expr.EvalError) string { return compile.Place(p.Config, f.For(e.Source), e) },
+		Place:  func(e *cel.EvalError) string { return compile.Place(p.Config, f.For(e.Source), e) },
 	})
 }
 

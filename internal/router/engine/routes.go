@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/deltarouter/deltarouter/internal/allowance"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/router/watches"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -114,14 +114,14 @@ func secrets(s *Set, p *compile.Route) (names []string) {
 
 // keyOf returns a function that evaluates a key, and charges the owner of the route; nil: the route
 // has none.
-func keyOf(p *expr.Program, cache expr.Cache, owner *allowance.Owner) func(context.Context, *event.Delta) (string, error) {
+func keyOf(p *cel.Program, cache cel.Cache, owner *allowance.Owner) func(context.Context, *event.Delta) (string, error) {
 	if p == nil {
 		return nil
 	}
 	return func(ctx context.Context, d *event.Delta) (string, error) {
-		in := expr.Input{Delta: d, Cache: cache}
+		in := cel.Input{Delta: d, Cache: cache}
 		if owner != nil {
-			in.Budget = &expr.Budget{}
+			in.Budget = &cel.Budget{}
 			began := owner.Now()
 			defer func() { owner.Charge(allowance.Price(in.Budget.Spent(), owner.Now().Sub(began))) }()
 		}
@@ -171,11 +171,11 @@ func (s *Set) watchesOf() (all []*watches.Route) {
 }
 
 // withOf returns the function that makes the values of with; nil: the route has none.
-func withOf(p *compile.Route, cache expr.Cache) func(context.Context, *event.Delta) ([]byte, error) {
+func withOf(p *compile.Route, cache cel.Cache) func(context.Context, *event.Delta) ([]byte, error) {
 	if len(p.WithPrograms) == 0 {
 		return nil
 	}
 	return func(ctx context.Context, d *event.Delta) ([]byte, error) {
-		return expr.With(ctx, p.WithPrograms, expr.Input{Delta: d, Cache: cache})
+		return cel.With(ctx, p.WithPrograms, cel.Input{Delta: d, Cache: cache})
 	}
 }

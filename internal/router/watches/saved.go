@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -109,7 +109,7 @@ func (one *Route) cut() []checkpoint.RouteCut {
 		records = append(records, record)
 		return there
 	})
-	one.dueJournal.handOver(func(ref expr.Ref) bool {
+	one.dueJournal.handOver(func(ref cel.Ref) bool {
 		_, there := one.due[ref]
 		there = there || one.putting != nil && *one.putting == ref
 		record := checkpoint.RuleRecord{Kind: kindDue, Key: []byte(ref.Key.Namespace + "\x00" + ref.Key.Name + "\x00" + ref.UID)}
@@ -214,7 +214,7 @@ func (one *Route) restoreDue(record checkpoint.RuleRecord) {
 	if len(parts) != 3 {
 		return
 	}
-	ref := expr.Ref{Key: event.Key{Namespace: parts[0], Name: parts[1]}, UID: parts[2]}
+	ref := cel.Ref{Key: event.Key{Namespace: parts[0], Name: parts[1]}, UID: parts[2]}
 	one.enqueue(ref)
 	one.dueJournal.restored(ref)
 }

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/inspect"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
@@ -38,16 +38,16 @@ type Route struct {
 	mu            sync.Mutex
 	last          uint64 // the number of the last change
 	changes       []change
-	order         []expr.Ref // the due objects, without duplicates
-	due           map[expr.Ref]struct{}
-	putting       *expr.Ref     // the object that is being emitted, no longer in order
+	order         []cel.Ref // the due objects, without duplicates
+	due           map[cel.Ref]struct{}
+	putting       *cel.Ref      // the object that is being emitted, no longer in order
 	pruned        int           // the number of due objects after the last prune
 	active        bool          // a change waits, or an object is due or being emitted
 	wake          chan struct{} // has a token when a change may wait
 	more          chan struct{} // has a token when an object may be due
 	stop          context.CancelFunc
-	changeJournal journal[uint64]   // of changes, by their numbers
-	dueJournal    journal[expr.Ref] // of due objects and the one being emitted
+	changeJournal journal[uint64]  // of changes, by their numbers
+	dueJournal    journal[cel.Ref] // of due objects and the one being emitted
 }
 
 // change is a change of an object of another source.
@@ -94,14 +94,14 @@ func NewRunner(deps Config) *Runner {
 // some sources; saved: pending work goes to the checkpoint.
 func NewRoute(p *compile.Route, saved bool, cache func(sources []string) *index.Catalog) *Route {
 	q := &Route{
-		route: p, due: make(map[expr.Ref]struct{}), wake: make(chan struct{}, 1), more: make(chan struct{}, 1),
+		route: p, due: make(map[cel.Ref]struct{}), wake: make(chan struct{}, 1), more: make(chan struct{}, 1),
 	}
 	for _, program := range p.WatchPrograms {
 		q.lookups = append(q.lookups, program.Sources()...)
 	}
 	q.cache = cache(slices.Compact(slices.Sorted(slices.Values(slices.Concat(q.lookups, p.From)))))
 	if saved {
-		q.changeJournal, q.dueJournal = newJournal[uint64](), newJournal[expr.Ref]()
+		q.changeJournal, q.dueJournal = newJournal[uint64](), newJournal[cel.Ref]()
 	}
 	return q
 }
@@ -293,7 +293,7 @@ func (one *Route) wait(d *event.Delta) {
 }
 
 // enqueue makes an object due. mu is held.
-func (one *Route) enqueue(ref expr.Ref) {
+func (one *Route) enqueue(ref cel.Ref) {
 	if _, known := one.due[ref]; known {
 		return
 	}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -21,9 +21,9 @@ import (
 )
 
 func watchesOf(name, id string, sources ...string) *Route {
-	p := &compile.Route{Route: &config.Route{Name: name, ID: cmp.Or(id, name)}, WatchPrograms: make(map[string]*expr.Program)}
+	p := &compile.Route{Route: &config.Route{Name: name, ID: cmp.Or(id, name)}, WatchPrograms: make(map[string]*cel.Program)}
 	for _, source := range sources {
-		p.WatchPrograms[source] = &expr.Program{}
+		p.WatchPrograms[source] = &cel.Program{}
 	}
 	return NewRoute(p, true, func([]string) *index.Catalog { return nil })
 }
@@ -91,8 +91,8 @@ func TestWatchesScope(t *testing.T) {
 	expectWaiting(t, restored, "added namespaces a ->1")
 }
 
-func refOf(name string) expr.Ref {
-	return expr.Ref{Key: event.Key{Namespace: "n", Name: name}, UID: "u-" + name}
+func refOf(name string) cel.Ref {
+	return cel.Ref{Key: event.Key{Namespace: "n", Name: name}, UID: "u-" + name}
 }
 
 // describe returns the waiting changes and the due objects, in order.
@@ -153,7 +153,7 @@ func TestWatchesWaiting(t *testing.T) {
 	if committed != 6 {
 		t.Errorf("%d committed", committed)
 	}
-	ask := func(refs ...expr.Ref) {
+	ask := func(refs ...cel.Ref) {
 		c, _ := one.first()
 		q.resolved(one, c, refs)
 	}
@@ -195,13 +195,13 @@ func TestWatchesOverflow(t *testing.T) {
 	for range maxChanges {
 		put("n")
 	}
-	q.resolved(one, asked, []expr.Ref{refOf("early")}) // covered by that change
+	q.resolved(one, asked, []cel.Ref{refOf("early")}) // covered by that change
 	put("late")
 	expectWaiting(t, one, "everything", "added namespaces late ->1")
 	next := watchesOf("one", "", "namespaces")
 	asked, _ = one.first()
 	q.useAll(next)
-	q.resolved(one, asked, []expr.Ref{refOf("x")}) // a Route that is out of use is not changed
+	q.resolved(one, asked, []cel.Ref{refOf("x")}) // a Route that is out of use is not changed
 	expectWaiting(t, next, "everything", "added namespaces late ->1")
 }
 
@@ -214,7 +214,7 @@ func TestWatchesReload(t *testing.T) {
 	q.useAll(one, two, three)
 	q.After(changeOf(t, "nodes", event.Added, "n", 0, 1), nil).Commit()
 	asked, _ := one.first()
-	q.resolved(one, asked, []expr.Ref{refOf("x"), refOf("y")})
+	q.resolved(one, asked, []cel.Ref{refOf("x"), refOf("y")})
 	q.After(changeOf(t, "namespaces", event.Added, "a", 0, 1), nil).Commit()
 	commit := q.After(changeOf(t, "nodes", event.Updated, "n", 1, 2), nil)
 	ref, _ := one.next()
@@ -297,7 +297,7 @@ func TestWatchesRestart(t *testing.T) {
 	q := d.restart(one)
 	q.After(changeOf(t, "namespaces", event.Updated, "a", 1, 2), nil).Commit()
 	c, _ := one.first()
-	q.resolved(one, c, []expr.Ref{refOf("w"), refOf("x"), refOf("y"), refOf("z")})
+	q.resolved(one, c, []cel.Ref{refOf("w"), refOf("x"), refOf("y"), refOf("z")})
 	ref, _ := one.next()
 	q.done(one, ref)
 	one.next()
@@ -351,7 +351,7 @@ func TestWatchesRestartReload(t *testing.T) {
 	q.After(changeOf(t, "nodes", event.Added, "a", 0, 1), nil).Commit()
 	for _, one := range q.all {
 		c, _ := one.first()
-		q.resolved(one, c, []expr.Ref{refOf("x")})
+		q.resolved(one, c, []cel.Ref{refOf("x")})
 	}
 	d.cut(q)
 	q.After(changeOf(t, "nodes", event.Added, "b", 0, 2), nil).Commit()

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/expr"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -35,7 +35,7 @@ func (q *Runner) resolveChanges(ctx context.Context, one *Route) {
 	}
 	for ctx.Err() == nil {
 		c, waits := one.first()
-		var refs []expr.Ref
+		var refs []cel.Ref
 		switch {
 		case !waits:
 			select {
@@ -66,7 +66,7 @@ func (one *Route) first() (c change, waits bool) {
 
 // resolved makes the dependents of a change due and removes the change, unless a change that
 // everything depends on has replaced it.
-func (q *Runner) resolved(one *Route, c change, refs []expr.Ref) {
+func (q *Runner) resolved(one *Route, c change, refs []cel.Ref) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	one.mu.Lock()
@@ -88,7 +88,7 @@ func (one *Route) prune() {
 	if len(one.order) < 2*one.pruned+maxChanges {
 		return
 	}
-	one.order = slices.DeleteFunc(one.order, func(ref expr.Ref) bool {
+	one.order = slices.DeleteFunc(one.order, func(ref cel.Ref) bool {
 		there := slices.ContainsFunc(one.route.From, func(source string) bool {
 			o := one.cache.Get(source, ref.Key.Namespace, ref.Key.Name)
 			return o != nil && o.UID() == ref.UID
@@ -127,7 +127,7 @@ func (q *Runner) putThroughDue(ctx context.Context, one *Route) {
 }
 
 // next returns the object that has been due longest, which is then being emitted.
-func (one *Route) next() (ref expr.Ref, due bool) {
+func (one *Route) next() (ref cel.Ref, due bool) {
 	one.mu.Lock()
 	defer one.mu.Unlock()
 	if one.putting == nil && len(one.order) > 0 {
@@ -143,7 +143,7 @@ func (one *Route) next() (ref expr.Ref, due bool) {
 }
 
 // done records that an object was emitted.
-func (q *Runner) done(one *Route, ref expr.Ref) {
+func (q *Runner) done(one *Route, ref cel.Ref) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	one.mu.Lock()
@@ -158,10 +158,10 @@ func (q *Runner) done(one *Route, ref expr.Ref) {
 }
 
 // objects returns all objects of the route.
-func (one *Route) objects() (refs []expr.Ref) {
+func (one *Route) objects() (refs []cel.Ref) {
 	for _, source := range one.route.From {
 		for _, o := range one.cache.Lookup(source, "", "") {
-			refs = append(refs, expr.Ref{Key: o.Key(), UID: o.UID()})
+			refs = append(refs, cel.Ref{Key: o.Key(), UID: o.UID()})
 		}
 	}
 	return refs
@@ -169,23 +169,23 @@ func (one *Route) objects() (refs []expr.Ref) {
 
 // dependents evaluates the expression. If it fails, no object becomes due; the failure is counted,
 // and logged the first time.
-func (q *Runner) dependents(ctx context.Context, one *Route, d *event.Delta) []expr.Ref {
-	refs, err := one.route.WatchPrograms[d.Source].Objects(ctx, expr.Input{Delta: d, Cache: one.cache})
+func (q *Runner) dependents(ctx context.Context, one *Route, d *event.Delta) []cel.Ref {
+	refs, err := one.route.WatchPrograms[d.Source].Objects(ctx, cel.Input{Delta: d, Cache: one.cache})
 	if err == nil || ctx.Err() != nil {
 		return refs
 	}
 	kind := "watches"
 	switch {
-	case errors.Is(err, expr.ErrAbsent):
+	case errors.Is(err, cel.ErrAbsent):
 		kind = "absent"
-	case errors.Is(err, expr.ErrCost):
+	case errors.Is(err, cel.ErrCost):
 		kind = "cost"
 	}
 	q.deps.Metrics.RouteErrors.WithLabelValues(one.route.Name, kind).Inc()
 	one.complain.Do(func() {
 		e := one.route.Watches[d.Source]
 		at := ""
-		if failed, ok := errors.AsType[*expr.EvalError](err); ok {
+		if failed, ok := errors.AsType[*cel.EvalError](err); ok {
 			at = compile.Place(one.route.Config, &e, failed)
 		}
 		q.deps.Log.Warn("the expression of watches failed, so no object becomes due for this delta",
@@ -195,7 +195,7 @@ func (q *Runner) dependents(ctx context.Context, one *Route, d *event.Delta) []e
 }
 
 // putThrough emits an object to the route, if the cache still has it.
-func (q *Runner) putThrough(ctx context.Context, one *Route, ref expr.Ref) error {
+func (q *Runner) putThrough(ctx context.Context, one *Route, ref cel.Ref) error {
 	name := one.route.Name
 	admit := func(ctx context.Context, d *event.Delta) (event.Admission, error) {
 		q.deps.Taps.OfferThrough(d, name)

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/httpsink"
 	"github.com/deltarouter/deltarouter/internal/tlsfiles"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -79,13 +79,13 @@ var _ interface {
 
 // EventReads returns body, and its reads of members that an event may not have; nil: the sink sends
 // the event. `router check` compares them with the events of routes.
-func (kind) EventReads(n config.Node) (*config.Expr, []expr.EventRead) {
+func (kind) EventReads(n config.Node) (*config.Expr, []cel.EventRead) {
 	var c sinkConfig
 	_ = n.Decode(&c) // Check has accepted it
 	if c.Body == nil {
 		return nil, nil
 	}
-	program, err := expr.CompileEvent(c.Body.Text)
+	program, err := cel.CompileEvent(c.Body.Text)
 	if err != nil {
 		return nil, nil
 	}
@@ -101,7 +101,7 @@ func (kind) Body(n config.Node) func(ctx context.Context, e *event.Event) ([]byt
 	if c.Body == nil {
 		return nil
 	}
-	program, err := expr.CompileEvent(c.Body.Text)
+	program, err := cel.CompileEvent(c.Body.Text)
 	secrets := make(map[string]string, len(c.Secrets))
 	for name := range c.Secrets {
 		secrets[name] = "(secret " + name + ")"
@@ -177,8 +177,8 @@ func (c *sinkConfig) checkBody(n config.Node) (problems config.Problems) {
 		}
 	} else if at := n.At("mode"); !at.IsZero() {
 		problems = append(problems, at.Problemf("applies to CloudEvents, which body replaces: remove one of the two"))
-	} else if _, err := expr.CompileEvent(c.Body.Text); err != nil {
-		for _, failed := range expr.CompileErrors(err) {
+	} else if _, err := cel.CompileEvent(c.Body.Text); err != nil {
+		for _, failed := range cel.CompileErrors(err) {
 			for _, issue := range failed.Issues {
 				problems = append(problems, c.Body.Problem(issue.Line, issue.Column, issue.Message))
 			}

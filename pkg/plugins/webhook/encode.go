@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -109,7 +109,7 @@ func headerValue(s string) string {
 
 // body encodes the result of an expression as the body.
 type body struct {
-	program     *expr.EventProgram
+	program     *cel.EventProgram
 	secrets     map[string]config.Secret
 	contentType string // empty: by the type of the result
 }
@@ -145,7 +145,7 @@ func (b *body) encode(ctx context.Context, e *event.Event) (*message, error) {
 }
 
 // evalBody returns the result of the expression as JSON, which is not null.
-func evalBody(ctx context.Context, program *expr.EventProgram, e *event.Event, secrets map[string]string) ([]byte, error) {
+func evalBody(ctx context.Context, program *cel.EventProgram, e *event.Event, secrets map[string]string) ([]byte, error) {
 	out, err := program.Eval(ctx, e, secrets)
 	switch {
 	case ctx.Err() != nil:

@@ -23,7 +23,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/expr"
+	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/httpsink"
 	"github.com/deltarouter/deltarouter/internal/inorder"
 	"github.com/deltarouter/deltarouter/internal/tlsfiles"
@@ -51,7 +51,7 @@ func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink
 	}
 	switch {
 	case c.Body != nil:
-		program, err := expr.CompileEvent(c.Body.Text)
+		program, err := cel.CompileEvent(c.Body.Text)
 		if err != nil {
 			return nil, fmt.Errorf("body: %w", err)
 		}
