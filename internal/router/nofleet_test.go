@@ -20,7 +20,7 @@ routes: [{name: a, from: pods, to: one}]
 	all := strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n")
 	seen := false
 	for _, stack := range all {
-		seen = seen || strings.Contains(stack, "/internal/pipeline")
+		seen = seen || strings.Contains(stack, "/internal/router.Run(")
 		for _, of := range []string{"/internal/fleet", "nats-io/", "internal/router.(*member)", "internal/router.(*term)", "internal/router.runMember"} {
 			if strings.Contains(stack, of) {
 				t.Errorf("a goroutine of %s:\n%s", of, stack)
