@@ -35,12 +35,12 @@ var mutations = []mutation{
 	},
 	{
 		guarantee: "deleted-while-down", promise: "a delivery waits until its object is on disk",
-		file: "internal/checkpoint/writer/writer.go",
+		file: "internal/checkpoint/writer.go",
 		old:  `	return w.waiting.gates[0]`,
 		now: `	open := make(chan struct{})
 	close(open)
 	return open`,
-		packages: []string{"./internal/checkpoint/writer", "./internal/router/state", "./test/sim"},
+		packages: []string{"./internal/checkpoint", "./internal/router/state", "./test/sim"},
 	},
 	{
 		guarantee: "delete-holds", promise: "delete holds survive a restart",

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -59,7 +58,7 @@ func (tx *reading) pending(s shelf, part Part, resource func(string, event.Resou
 	cursor, read := s.Cursor(), int64(0)
 	for key, stored := cursor.Seek(pendingKey(part.After)); key != nil; key, stored = cursor.Next() {
 		if len(key) != 8 {
-			return nil, value.Corruptf("a delta's number has %d bytes", len(key))
+			return nil, statefile.Corruptf("a delta's number has %d bytes", len(key))
 		}
 		id := binary.BigEndian.Uint64(key)
 		if part.After > 0 && id == part.After {

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -123,7 +122,7 @@ func TestConvertFails(t *testing.T) {
 		want        string
 	}{
 		"an error":      {conversions: fails(errors.New("no luck")), want: "conversion to format 6: no luck"},
-		"damage":        {conversions: fails(value.Corruptf("a record is empty")), want: "a record is empty"},
+		"damage":        {conversions: fails(statefile.Corruptf("a record is empty")), want: "a record is empty"},
 		"a panic":       {conversions: []conversion{{to: 6, run: func(*writing) error { panic("a bug") }}}, want: "a bug"},
 		"no copy":       {conversions: toFormat6(&n), want: "the copy that is made before", prepare: blockCopy(t, ".format-5")},
 		"no place":      {conversions: toFormat6(&n), want: "an earlier copy", prepare: blockCopy(t, ".format-5.new")},

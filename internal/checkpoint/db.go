@@ -13,7 +13,6 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
 	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 	"github.com/deltarouter/deltarouter/internal/fingerprint"
 )
 
@@ -86,7 +85,7 @@ func conversions() []conversion { return nil }
 
 // of makes the conversion of a file.
 func (c conversion) of() statefile.Conversion {
-	return statefile.Conversion{To: c.to, Run: func(bolt *bbolt.Tx, codec *value.Codec) error {
+	return statefile.Conversion{To: c.to, Run: func(bolt *bbolt.Tx, codec *statefile.Codec) error {
 		tx := &writing{Tx: bolt, codec: codec, backlogs: make(map[string]*weight)}
 		if err := tx.begin(); err != nil {
 			return err
@@ -137,7 +136,7 @@ func (db *DB) fileConfig() statefile.Config {
 }
 
 // opened reads the parts of the file that are kept in memory.
-func (db *DB) opened(bolt *bbolt.Tx, codec *value.Codec) (err error) {
+func (db *DB) opened(bolt *bbolt.Tx, codec *statefile.Codec) (err error) {
 	tx := &reading{Tx: bolt, codec: codec}
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -186,7 +185,7 @@ var (
 	// has reached Config.MaxSize.
 	ErrFull = statefile.ErrFull
 	// ErrCorrupt is wrapped by the error of a read of damaged data.
-	ErrCorrupt = value.ErrCorrupt
+	ErrCorrupt = statefile.ErrCorrupt
 	// ErrClosed is returned after [DB.Close].
 	ErrClosed = statefile.ErrClosed
 	// ErrBackupRuns is returned by [DB.Backup] while another backup is made or read.

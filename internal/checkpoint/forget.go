@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
 )
 
 // KeepBacklogs is the time for which the backlog of a route, or the kv of a handler, is kept after
@@ -117,7 +117,7 @@ func (tx *writing) forgetLater(bucket string, keep func(name string) bool, now t
 
 // goneSince returns the time since which the route or handler of a bucket is not configured; zero:
 // it is configured.
-func goneSince(c *value.Codec, s shelf) (time.Time, error) {
+func goneSince(c *statefile.Codec, s shelf) (time.Time, error) {
 	key := []byte(stateKey)
 	stored := s.Get(key)
 	if stored == nil {

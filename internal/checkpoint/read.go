@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 	"github.com/deltarouter/deltarouter/internal/fingerprint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -21,12 +20,12 @@ import (
 type reading struct {
 	*bbolt.Tx
 
-	codec  *value.Codec
+	codec  *statefile.Codec
 	prints *fingerprint.Key
 }
 
 func (db *DB) view(f func(tx *reading) error) error {
-	return db.file.View(func(bolt *bbolt.Tx, codec *value.Codec) error { return f(&reading{bolt, codec, db.prints.Load()}) })
+	return db.file.View(func(bolt *bbolt.Tx, codec *statefile.Codec) error { return f(&reading{bolt, codec, db.prints.Load()}) })
 }
 
 // shelf is a bucket and the seed of its position.

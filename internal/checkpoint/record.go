@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -43,7 +43,7 @@ type reader struct {
 	err   error
 }
 
-func (r *reader) fail() { r.rest, r.err = nil, value.Corruptf("a record is truncated") }
+func (r *reader) fail() { r.rest, r.err = nil, statefile.Corruptf("a record is truncated") }
 
 func (r *reader) uint() uint64 {
 	v, n := binary.Uvarint(r.rest)
@@ -77,7 +77,7 @@ func (r *reader) text() string {
 // done returns the error, or one if bytes are left.
 func (r *reader) done() error {
 	if r.err == nil && len(r.rest) > 0 {
-		r.err = value.Corruptf("a record is too long")
+		r.err = statefile.Corruptf("a record is too long")
 	}
 	return r.err
 }
@@ -113,7 +113,7 @@ func objectPayload(o *event.Object, bareOnly bool) []byte {
 // parseObject takes ownership of the payload, which must not be modified afterwards.
 func parseObject(payload []byte) (Object, error) {
 	if len(payload) < 2 || payload[0] > 1 {
-		return Object{}, value.Corruptf("an object has no text")
+		return Object{}, statefile.Corruptf("an object has no text")
 	}
 	return Object{JSON: unsafe.String(&payload[1], len(payload)-1), Bare: payload[0] == 1}, nil
 }
@@ -238,7 +238,7 @@ func (r *reader) pending(id uint64, resource func(source string, saved event.Res
 	}
 	known := false
 	if d.Op, known = event.ParseOp(op); !known || flags&(8|16) == 0 {
-		return Pending{}, value.Corruptf("a delta without an op or an object")
+		return Pending{}, statefile.Corruptf("a delta without an op or an object")
 	}
 	if err := checkStates(old, now, flags&8 != 0, flags&16 != 0); err != nil {
 		return Pending{}, err
@@ -265,7 +265,7 @@ func checkStates(old, now string, hasOld, hasNew bool) (err error) {
 		err = rawjson.Check(now)
 	}
 	if err != nil {
-		return value.Corruptf("an object is not JSON")
+		return statefile.Corruptf("an object is not JSON")
 	}
 	return nil
 }
@@ -312,7 +312,7 @@ func (o *Pending) parseEvent(r *reader) error {
 	}
 	e.Data = r.bytes()
 	if r.err == nil && len(e.Data) > 0 && !json.Valid(e.Data) {
-		return value.Corruptf("the data of an event is not JSON")
+		return statefile.Corruptf("the data of an event is not JSON")
 	}
 	o.Delta.Event = e
 	return nil // the caller notices truncated data
@@ -333,7 +333,7 @@ func (l *Letter) payload() []byte {
 
 func parseLetter(key, payload []byte) (Letter, error) {
 	if len(key) != 8 {
-		return Letter{}, value.Corruptf("a dead letter's number has %d bytes", len(key))
+		return Letter{}, statefile.Corruptf("a dead letter's number has %d bytes", len(key))
 	}
 	r := reader{rest: payload}
 	l := Letter{ID: binary.BigEndian.Uint64(key), Unseen: r.uint()&1 != 0}

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
 )
 
 // LoadRules returns the records of these kinds (none: all) of a route's rules, by kind and key. The
@@ -85,7 +85,7 @@ func (r RuleRecord) payload() []byte {
 
 func parseRule(payload []byte) (RuleRecord, error) {
 	if len(payload) == 0 {
-		return RuleRecord{}, value.Corruptf("a rule's record is empty")
+		return RuleRecord{}, statefile.Corruptf("a rule's record is empty")
 	}
 	r := reader{rest: payload[1:]}
 	record := RuleRecord{Kind: payload[0], Key: r.bytes()}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/frame"
 	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 )
 
 type (
@@ -231,7 +230,7 @@ func begin(db *DB) error {
 // another one, a router that writes no positions has changed the file.
 
 // unnumbered returns the seal of all values but the position.
-func (tx *writing) unnumbered() value.Seal {
+func (tx *writing) unnumbered() statefile.Seal {
 	content := tx.seal
 	if old := tx.top(metaBucket).Get([]byte(positionKey)); old != nil {
 		content.Remove(old)
@@ -272,7 +271,7 @@ func (tx *reading) position() (Position, error) {
 	if err != nil {
 		return Position{}, err
 	}
-	seal, err := value.ParseSeal(sealed)
+	seal, err := statefile.ParseSeal(sealed)
 	if err != nil {
 		return Position{}, err
 	}

@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/frame"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
+	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
 	"github.com/deltarouter/deltarouter/internal/fingerprint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -99,7 +99,7 @@ func (db *DB) transact(f func(tx *writing) error) error {
 	defer db.writing.Unlock()
 	backlogs := make(map[string]*weight)
 	var tx *writing
-	return db.file.Update(func(bolt *bbolt.Tx, codec *value.Codec) error {
+	return db.file.Update(func(bolt *bbolt.Tx, codec *statefile.Codec) error {
 		// Only this transaction changes db.backlogs and db.position, when it is done.
 		tx = &writing{Tx: bolt, codec: codec, prints: db.prints.Load(), arena: db.arena[:0], before: db.backlogs, backlogs: backlogs}
 		if err := tx.begin(); err != nil {
@@ -130,17 +130,17 @@ func (db *DB) transact(f func(tx *writing) error) error {
 type writing struct {
 	*bbolt.Tx
 
-	codec  *value.Codec
+	codec  *statefile.Codec
 	prints *fingerprint.Key
 	arena  []byte // bbolt keeps the values until the end of the transaction
-	seal   value.Seal
+	seal   statefile.Seal
 
 	before   map[string]weight  // by route, see DB.backlogs
 	backlogs map[string]*weight // those with changes
 
 	redo    *frame.Recorder // nil: the operations are not recorded
 	next    Position        // of the file with this transaction; zero: it is in no log
-	content value.Seal      // with this transaction, without the record of the position
+	content statefile.Seal  // with this transaction, without the record of the position
 }
 
 func (tx *writing) begin() error {
@@ -150,7 +150,7 @@ func (tx *writing) begin() error {
 	if err != nil {
 		return err
 	}
-	tx.seal, err = value.ParseSeal(payload)
+	tx.seal, err = statefile.ParseSeal(payload)
 	return err
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/archive"
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
@@ -55,7 +54,7 @@ func (b *backup) run(ctx context.Context, s cli.Streams, args []string) (err err
 		_, err := content(s.Raw)
 		return err
 	}
-	report, err := archive.Write(file, content)
+	report, err := write(file, content)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,3 @@
-// Package statecmd is the command `router state`: it shows, exports and copies the state of a
-// router.
 package statecmd
 
 import (
@@ -13,7 +11,6 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/archive"
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -52,7 +49,7 @@ objects.`,
 			var output string
 			f.ChoiceVar(&output, "o", "table", []string{"table", "json"}, "the format of the output")
 			return c.run(func(s cli.Streams, db *checkpoint.DB) error {
-				report, err := archive.Inspect(db, c.path)
+				report, err := inspect(db, c.path)
 				if err != nil {
 					return err
 				}
@@ -82,7 +79,7 @@ and kv in clear text. Of Secrets it has the identity only.`,
 		},
 		Setup: func(f *cli.Flags) cli.Run {
 			c := newSelection(f)
-			return c.run(func(s cli.Streams, db *checkpoint.DB) error { return archive.Export(db, c.path, s.Raw) })
+			return c.run(func(s cli.Streams, db *checkpoint.DB) error { return Export(db, c.path, s.Raw) })
 		},
 	}
 }
@@ -127,7 +124,7 @@ func (c *selection) copied(ctx context.Context, do func(db *checkpoint.DB) error
 	}
 	defer func() { err = errors.Join(err, fileerr.Explain(os.RemoveAll(dir))) }()
 	path := filepath.Join(dir, stateFile)
-	if _, err := archive.Write(path, func(w io.Writer) (time.Time, error) { return c.Client.Backup(ctx, w) }); err != nil {
+	if _, err := write(path, func(w io.Writer) (time.Time, error) { return c.Client.Backup(ctx, w) }); err != nil {
 		return err
 	}
 	if c.path == "" {

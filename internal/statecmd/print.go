@@ -10,14 +10,13 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/checkpoint/archive"
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/printable"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
 // nameSources adds the names of the sources to the watches of a report.
-func (c *selection) nameSources(r *archive.Report) error {
+func (c *selection) nameSources(r *Report) error {
 	if c.cfg == nil {
 		return nil
 	}
@@ -42,7 +41,7 @@ func (c *selection) nameSources(r *archive.Report) error {
 }
 
 // printReport prints a report as tables.
-func printReport(out io.Writer, r *archive.Report) error {
+func printReport(out io.Writer, r *Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	cli.Printf(w, "file\t%s\n", r.File)
 	cli.Printf(w, "format\t%d (this version reads %d to %d)\n", r.Format, r.Reads[0], r.Reads[1])
@@ -83,7 +82,7 @@ func printReport(out io.Writer, r *archive.Report) error {
 	return w.Flush()
 }
 
-func stateOf(r *archive.Route) string {
+func stateOf(r *routeReport) string {
 	if r.Paused {
 		return "paused"
 	}

@@ -104,16 +104,18 @@ var allowed = map[string][]string{
 	"pkg/index":   {"internal/cel", "internal/cel/equality", "internal/metrics", "pkg/config", "pkg/event"},
 	"pkg/filters": {"internal/allowance", "internal/cel", "internal/cel/equality", "pkg/config", "pkg/event"},
 	"internal/checkpoint": {
-		"internal/checkpoint/folder", "internal/checkpoint/frame", "internal/checkpoint/statefile", "internal/checkpoint/value",
+		"internal/backoff", "internal/checkpoint/folder", "internal/checkpoint/frame", "internal/checkpoint/statefile",
 		"internal/fingerprint", "internal/rawjson", "pkg/event",
 	},
 
-	"internal/checkpoint/frame":     {"internal/checkpoint/statefile", "internal/checkpoint/value"},
-	"internal/checkpoint/archive":   {"internal/checkpoint", "internal/checkpoint/folder", "internal/fileerr", "pkg/event"},
-	"internal/checkpoint/writer":    {"internal/backoff", "internal/checkpoint", "pkg/event"},
+	"internal/checkpoint/frame": {"internal/checkpoint/statefile"},
+	// The command router state.
+	"internal/statecmd": {
+		"internal/checkpoint", "internal/checkpoint/folder", "internal/cli", "internal/fileerr", "internal/inspect/api",
+		"internal/printable", "pkg/config", "pkg/event", "pkg/informer",
+	},
 	"internal/checkpoint/folder":    {"internal/fileerr"},
-	"internal/checkpoint/value":     {},
-	"internal/checkpoint/statefile": {"internal/checkpoint/folder", "internal/checkpoint/value", "internal/fileerr"},
+	"internal/checkpoint/statefile": {"internal/checkpoint/folder", "internal/fileerr"},
 
 	"pkg/informer": {
 		"internal/backoff", "internal/kept", "internal/metrics", "internal/rawjson", "internal/timer", "pkg/authz", "pkg/config",
@@ -312,9 +314,9 @@ var allowed = map[string][]string{
 		"internal/timer", "pkg/config", "pkg/event", "pkg/index", "pkg/informer",
 	},
 	"internal/router/state": {
-		"internal/checkpoint", "internal/checkpoint/writer", "internal/compile", "internal/fileerr", "internal/fingerprint",
-		"internal/inspect/api", "internal/kv", "internal/metrics", "internal/pipeline", "internal/router/watches",
-		"internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
+		"internal/checkpoint", "internal/compile", "internal/fileerr", "internal/fingerprint", "internal/inspect/api",
+		"internal/kv", "internal/metrics", "internal/pipeline", "internal/router/watches", "internal/timer", "pkg/config",
+		"pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router/engine": {
 		"internal/access", "internal/allowance", "internal/cel", "internal/compile", "internal/fileerr", "internal/fleet/fence",
@@ -362,11 +364,6 @@ var allowed = map[string][]string{
 	"internal/remote":   {"internal/fileerr", "internal/inspect/api", "internal/kubehttp"},
 	"internal/terminal": {"internal/printable"},
 	"internal/version":  {},
-	// The command router state.
-	"internal/statecmd": {
-		"internal/checkpoint", "internal/checkpoint/archive", "internal/cli", "internal/fileerr", "internal/inspect/api",
-		"internal/printable", "pkg/config", "pkg/informer",
-	},
 	// The output of router get.
 	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
 	"internal/customresources": {

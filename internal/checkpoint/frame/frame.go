@@ -10,7 +10,6 @@ import (
 	"hash/crc32"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 )
 
 // Position is the place of a state file in the log of a fleet: the last frame that it has. The zero
@@ -29,7 +28,7 @@ type Frame struct {
 	Before   uint64 // the term of the frame before
 	// Seal is the sum of all values of the file with the frame: a follower that has another one
 	// has another file.
-	Seal value.Seal
+	Seal statefile.Seal
 	// Ops are the operations, see [Each]. They must not be modified.
 	Ops []byte
 	// TooLarge: the transaction has more than [MaxOps] bytes of operations, and Ops has none: a
@@ -93,7 +92,7 @@ func Decode(data []byte) (Frame, error) {
 	if oldest > statefile.Format {
 		return Frame{}, fmt.Errorf("%w (state format %d)", ErrNewer, oldest)
 	}
-	f.Seal = value.Seal{Count: binary.LittleEndian.Uint64(r.rest), Sum: binary.LittleEndian.Uint64(r.rest[8:])}
+	f.Seal = statefile.Seal{Count: binary.LittleEndian.Uint64(r.rest), Sum: binary.LittleEndian.Uint64(r.rest[8:])}
 	f.Ops = r.rest[16:]
 	return f, nil
 }

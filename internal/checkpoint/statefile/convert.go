@@ -11,7 +11,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
@@ -19,7 +18,7 @@ import (
 // seal correct. It must not depend on the configuration.
 type Conversion struct {
 	To  int
-	Run func(tx *bbolt.Tx, codec *value.Codec) error
+	Run func(tx *bbolt.Tx, codec *Codec) error
 }
 
 const (

@@ -9,7 +9,6 @@ import (
 
 	berrors "go.etcd.io/bbolt/errors"
 
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
@@ -64,8 +63,8 @@ func Guard(f func() error) (err error) {
 
 type panicError struct{ cause any }
 
-func (e *panicError) Error() string { return fmt.Sprintf("%v: %v", value.ErrCorrupt, e.cause) }
-func (e *panicError) Unwrap() error { return value.ErrCorrupt }
+func (e *panicError) Error() string { return fmt.Sprintf("%v: %v", ErrCorrupt, e.cause) }
+func (e *panicError) Unwrap() error { return ErrCorrupt }
 
 // full marks the errors that mean a lack of room.
 func full(err error) error {

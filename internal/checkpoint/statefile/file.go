@@ -13,7 +13,6 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
@@ -27,14 +26,14 @@ type Config struct {
 	// The last is at most OldestReader, which keeps older versions from reading the result.
 	Conversions []Conversion
 	// Opened is called after each opening of the file, before any other read.
-	Opened func(tx *bbolt.Tx, codec *value.Codec) error
+	Opened func(tx *bbolt.Tx, codec *Codec) error
 }
 
 // File is the state file. It is safe for concurrent use: writes come one after the other, reads
 // wait for them.
 type File struct {
 	cfg         Config
-	codec       *value.Codec // nil: closed
+	codec       *Codec // nil: closed
 	lock        *folder.Lock
 	quarantined string
 	found       verdict // when it was opened
@@ -59,7 +58,7 @@ func Open(cfg Config) (*File, error) {
 	if err := folder.Check(filepath.Dir(cfg.Path)); err != nil {
 		return nil, err
 	}
-	codec, err := value.NewCodec()
+	codec, err := NewCodec()
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +75,7 @@ func Open(cfg Config) (*File, error) {
 
 func (f *File) open() error {
 	err := f.load()
-	if errors.Is(err, value.ErrCorrupt) {
+	if errors.Is(err, ErrCorrupt) {
 		if err := f.quarantine(err); err != nil {
 			return err
 		}
@@ -143,7 +142,7 @@ func (f *File) openBoltWith(options *bbolt.Options) error {
 		case errors.Is(err, berrors.ErrTimeout): // a process that does not use our lock file
 			return &folder.LockedError{Path: f.cfg.Path}
 		case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
-			return fmt.Errorf("%w: %w", value.ErrCorrupt, err)
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
 		case err != nil:
 			return err
 		}
@@ -185,7 +184,7 @@ func (f *File) stamp(bolt *bbolt.DB) error {
 			return err
 		}
 		if meta.Get([]byte(SealKey)) == nil {
-			var empty value.Seal
+			var empty Seal
 			stored := f.codec.Append(nil, f.codec.Seed(0, MetaBucket), []byte(SealKey), empty.Payload())
 			if err := meta.Put([]byte(SealKey), stored); err != nil {
 				return err
@@ -250,7 +249,7 @@ func SetFormat(meta *bbolt.Bucket, format int) error {
 }
 
 // View runs f in a read transaction.
-func (f *File) View(read func(tx *bbolt.Tx, codec *value.Codec) error) error {
+func (f *File) View(read func(tx *bbolt.Tx, codec *Codec) error) error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	if f.bolt == nil {
@@ -266,7 +265,7 @@ func (f *File) View(read func(tx *bbolt.Tx, codec *value.Codec) error) error {
 
 // Update runs f in one write transaction. done is called once the transaction is on disk, before
 // the next read or write.
-func (f *File) Update(write func(tx *bbolt.Tx, codec *value.Codec) error, done func()) error {
+func (f *File) Update(write func(tx *bbolt.Tx, codec *Codec) error, done func()) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.usable(); err != nil {

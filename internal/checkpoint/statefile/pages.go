@@ -7,8 +7,6 @@ import (
 	"hash/fnv"
 	"io"
 	"sync/atomic"
-
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 )
 
 // bbolt trusts its pages: a damaged one makes it panic, overflow the stack or read beyond its
@@ -45,7 +43,7 @@ type pages struct {
 	meta     metaPage
 	usage    *usage
 	windows  []*window // one for each level of the walk
-	codec    *value.Codec
+	codec    *Codec
 	// visit is called with each value: in the order of the keys at the top and in the bucket meta,
 	// in others concurrently.
 	visit func(seed uint32, key, value []byte) error
@@ -69,7 +67,7 @@ func (p *pages) walk() (fellBack bool, err error) {
 		return false, err
 	}
 	if p.meta.high < 3 || p.meta.high > uint64(p.size/p.pageSize) {
-		return false, value.Corruptf("%d pages are in use, the file has %d", p.meta.high, p.size/p.pageSize)
+		return false, Corruptf("%d pages are in use, the file has %d", p.meta.high, p.size/p.pageSize)
 	}
 	p.usage = &usage{seen: make([]uint64, p.meta.high/64+1)}
 	p.usage.seen[0] = 3 // the meta pages
@@ -96,7 +94,7 @@ func (p *pages) readMeta() (fellBack bool, err error) {
 				return true, nil
 			}
 		}
-		return false, value.Corruptf("both meta pages are invalid")
+		return false, Corruptf("both meta pages are invalid")
 	}
 	p.meta, p.pageSize = *first, size
 	second, claimed, err := p.metaAt(size)
@@ -137,7 +135,7 @@ func (p *pages) metaAt(offset int64) (*metaPage, int64, error) {
 // level.
 func (p *pages) read(id uint64, level int) ([]byte, error) {
 	if id < 2 || id >= p.meta.high {
-		return nil, value.Corruptf("page %d does not exist", id)
+		return nil, Corruptf("page %d does not exist", id)
 	}
 	for len(p.windows) <= level {
 		p.windows = append(p.windows, &window{})
@@ -149,11 +147,11 @@ func (p *pages) read(id uint64, level int) ([]byte, error) {
 	}
 	overflow := uint64(order.Uint32(page[12:]))
 	if order.Uint64(page) != id || overflow >= p.meta.high-id {
-		return nil, value.Corruptf("page %d has another id", id)
+		return nil, Corruptf("page %d has another id", id)
 	}
 	for i := id; i <= id+overflow; i++ {
 		if !p.use(i) {
-			return nil, value.Corruptf("page %d is used twice", i)
+			return nil, Corruptf("page %d is used twice", i)
 		}
 	}
 	p.usage.used.Add(int64(overflow) + 1) //nolint:gosec // there are not more than the file has
@@ -179,7 +177,7 @@ func (p *pages) bucket(root uint64, seed uint32, level int) error {
 
 func (p *pages) tree(id uint64, within span, seed uint32, level int) error {
 	if level >= maxLevels {
-		return value.Corruptf("page %d is nested too deeply", id)
+		return Corruptf("page %d is nested too deeply", id)
 	}
 	page, err := p.read(id, level)
 	if err != nil {
@@ -189,11 +187,11 @@ func (p *pages) tree(id uint64, within span, seed uint32, level int) error {
 		return p.leaf(page, within, seed, level)
 	}
 	if order.Uint16(page[8:]) != branchPage {
-		return value.Corruptf("page %d is neither branch nor leaf", id)
+		return Corruptf("page %d is neither branch nor leaf", id)
 	}
 	count := int(order.Uint16(page[10:]))
 	if count == 0 {
-		return value.Corruptf("branch page %d is empty", id)
+		return Corruptf("branch page %d is empty", id)
 	}
 	return p.each(count, seed, func(p *pages, i int) error { return p.child(page, i, count, within, seed, level) })
 }
@@ -226,11 +224,11 @@ func (p *pages) child(page []byte, i, count int, within span, seed uint32, level
 func (s span) holds(last, key []byte, first bool) error {
 	switch {
 	case first && s.first != nil && !bytes.Equal(key, s.first):
-		return value.Corruptf("the first key of a page differs from the key in its branch page")
+		return Corruptf("the first key of a page differs from the key in its branch page")
 	case !first && bytes.Compare(last, key) >= 0:
-		return value.Corruptf("the keys of a page are out of order")
+		return Corruptf("the keys of a page are out of order")
 	case s.end != nil && bytes.Compare(key, s.end) >= 0:
-		return value.Corruptf("a page has keys beyond its range")
+		return Corruptf("a page has keys beyond its range")
 	}
 	return nil
 }
@@ -239,7 +237,7 @@ func (s span) holds(last, key []byte, first bool) error {
 func branchElement(page []byte, i, count int) (key []byte, child uint64, err error) {
 	at := pageHeader + i*ElementSize
 	if pageHeader+count*ElementSize > len(page) {
-		return nil, 0, value.Corruptf("a page has more elements than room")
+		return nil, 0, Corruptf("a page has more elements than room")
 	}
 	key, err = cut(page, at, count, order.Uint32(page[at:]), order.Uint32(page[at+4:]))
 	return key, order.Uint64(page[at+8:]), err
@@ -250,7 +248,7 @@ func branchElement(page []byte, i, count int) (key []byte, child uint64, err err
 func cut(page []byte, at, count int, pos, size uint32) ([]byte, error) {
 	begin := int64(at) + int64(pos)
 	if begin < int64(pageHeader+count*ElementSize) || begin+int64(size) > int64(len(page)) {
-		return nil, value.Corruptf("an element lies outside its page")
+		return nil, Corruptf("an element lies outside its page")
 	}
 	return page[begin : begin+int64(size) : begin+int64(size)], nil
 }
@@ -260,17 +258,17 @@ func cut(page []byte, at, count int, pos, size uint32) ([]byte, error) {
 func (p *pages) leaf(page []byte, within span, seed uint32, level int) error {
 	count := int(order.Uint16(page[10:]))
 	if pageHeader+count*ElementSize > len(page) {
-		return value.Corruptf("a page has more elements than room")
+		return Corruptf("a page has more elements than room")
 	}
 	if count == 0 && within.first != nil {
-		return value.Corruptf("a page is empty")
+		return Corruptf("a page is empty")
 	}
 	var last []byte
 	for i := range count {
 		at := pageHeader + i*ElementSize
 		keySize, valueSize := order.Uint32(page[at+8:]), order.Uint32(page[at+12:])
 		if keySize > 1<<15 || valueSize > 1<<31-2 {
-			return value.Corruptf("an element is too large")
+			return Corruptf("an element is too large")
 		}
 		both, err := cut(page, at, count, order.Uint32(page[at+4:]), keySize+valueSize)
 		if err != nil {
@@ -294,10 +292,10 @@ func (p *pages) element(flags uint32, key, stored []byte, seed uint32, level int
 		return p.visit(seed, key, stored)
 	case bucketFlag:
 	default:
-		return value.Corruptf("an element has flags %#x", flags)
+		return Corruptf("an element has flags %#x", flags)
 	}
 	if len(stored) < bucketSize {
-		return value.Corruptf("a bucket has %d bytes", len(stored))
+		return Corruptf("a bucket has %d bytes", len(stored))
 	}
 	seed = p.codec.Seed(seed, string(key))
 	if root := order.Uint64(stored); root != 0 {
@@ -305,7 +303,7 @@ func (p *pages) element(flags uint32, key, stored []byte, seed uint32, level int
 	}
 	inline := stored[bucketSize:]
 	if len(inline) < pageHeader || order.Uint16(inline[8:]) != leafPage || order.Uint32(inline[12:]) != 0 || level >= maxLevels {
-		return value.Corruptf("the page inside a bucket is not a leaf")
+		return Corruptf("the page inside a bucket is not a leaf")
 	}
 	return p.leaf(inline, span{}, seed, level+1)
 }
@@ -322,18 +320,18 @@ func (p *pages) freelist() error {
 	}
 	count, ids := uint64(order.Uint16(page[10:])), page[pageHeader:]
 	if order.Uint16(page[8:]) != freelistPage {
-		return value.Corruptf("the page of the free list has another type")
+		return Corruptf("the page of the free list has another type")
 	}
 	if count == 0xFFFF {
 		count, ids = order.Uint64(ids), ids[8:]
 	}
 	if count > uint64(len(ids)/8) {
-		return value.Corruptf("the free list has more pages than room")
+		return Corruptf("the free list has more pages than room")
 	}
 	for i := range count {
 		id := order.Uint64(ids[i*8:])
 		if id < 2 || id >= p.meta.high || !p.use(id) {
-			return value.Corruptf("page %d is free and in use", id)
+			return Corruptf("page %d is free and in use", id)
 		}
 	}
 	return nil

@@ -11,13 +11,12 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // FuzzPages walks files with arbitrary damage. Panics are not caught: each is a failure.
 func FuzzPages(f *testing.F) {
-	c, err := value.NewCodec()
+	c, err := NewCodec()
 	must.Succeed(f, err)
 	f.Cleanup(c.Close)
 	golden, err := os.ReadFile("../testdata/format1.db")
@@ -44,9 +43,9 @@ func FuzzPages(f *testing.F) {
 // several damages it names the same one.
 func TestPagesOnAllCores(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
-	f, err := Open(Config{Path: path, Log: slog.New(slog.DiscardHandler), Opened: func(*bbolt.Tx, *value.Codec) error { return nil }})
+	f, err := Open(Config{Path: path, Log: slog.New(slog.DiscardHandler), Opened: func(*bbolt.Tx, *Codec) error { return nil }})
 	must.Succeed(t, err)
-	must.Succeed(t, f.Update(func(tx *bbolt.Tx, codec *value.Codec) error {
+	must.Succeed(t, f.Update(func(tx *bbolt.Tx, codec *Codec) error {
 		bucket, err := tx.CreateBucket([]byte("watches"))
 		random := rand.NewChaCha8([32]byte{})
 		for i := 0; i < 500 && err == nil; i++ {
@@ -59,10 +58,10 @@ func TestPagesOnAllCores(t *testing.T) {
 	must.Succeed(t, f.Close())
 	intact, err := os.ReadFile(path)
 	must.Succeed(t, err)
-	c, err := value.NewCodec()
+	c, err := NewCodec()
 	must.Succeed(t, err)
 	defer c.Close()
-	walk := func(file []byte, alone bool) (value.Seal, int64, error) {
+	walk := func(file []byte, alone bool) (Seal, int64, error) {
 		check := checker{codec: c, meta: c.Seed(0, MetaBucket)}
 		walker := &pages{file: bytes.NewReader(file), size: int64(len(file)), codec: c, visit: check.visit, alone: alone}
 		_, err := walker.walk()

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
@@ -23,10 +22,10 @@ type Facts struct {
 }
 
 // OpenReadOnly opens an existing file to be read, and does not change it: a damaged file is an
-// error that wraps value.ErrCorrupt, and one that needs a conversion is an error too. A router that
+// error that wraps ErrCorrupt, and one that needs a conversion is an error too. A router that
 // runs, or starts meanwhile, gets or has a *folder.LockedError.
 func OpenReadOnly(cfg Config) (*File, error) {
-	codec, err := value.NewCodec()
+	codec, err := NewCodec()
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/folder"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/value"
 )
 
 // Format is the number of the format that this version writes, see the package comment.
@@ -33,7 +32,7 @@ func formatValue(format, reader int) []byte {
 
 func parseFormat(v []byte) (format, reader int, err error) {
 	if len(v) != 8 || binary.BigEndian.Uint32(v[4:]) != crc32.Checksum(v[:4], crc32.MakeTable(crc32.Castagnoli)) {
-		return 0, 0, value.Corruptf("the format number is unreadable")
+		return 0, 0, Corruptf("the format number is unreadable")
 	}
 	return int(binary.BigEndian.Uint16(v)), int(binary.BigEndian.Uint16(v[2:])), nil
 }
@@ -49,8 +48,8 @@ type verdict struct {
 
 // verify reads the whole file: pages, every value's checksum, and the seal that shows missing
 // values. It does not write and does not use bbolt. The error is a *NewerError, wraps
-// value.ErrCorrupt, or is a read error.
-func verify(path string, c *value.Codec) (found verdict, err error) {
+// ErrCorrupt, or is a read error.
+func verify(path string, c *Codec) (found verdict, err error) {
 	if err := folder.CheckRegular(path); err != nil {
 		return verdict{}, err
 	}
@@ -79,12 +78,12 @@ func verify(path string, c *value.Codec) (found verdict, err error) {
 
 // checker sums up the values of a file.
 type checker struct {
-	codec         *value.Codec
+	codec         *Codec
 	path          string
 	meta          uint32 // the seed of the bucket meta, which comes first
 	format        int
 	reader        int
-	sealed, found value.Seal
+	sealed, found Seal
 	sealedAt      bool
 
 	mu sync.Mutex // guards found
@@ -95,7 +94,7 @@ func (c *checker) visit(seed uint32, key, stored []byte) error {
 		return c.visitFormat(stored)
 	}
 	if c.format == 0 && seed != c.meta {
-		return value.Corruptf("it has no format number")
+		return Corruptf("it has no format number")
 	}
 	if seed == c.meta && string(key) == SealKey {
 		payload, err := c.codec.Payload(seed, key, stored)
@@ -103,7 +102,7 @@ func (c *checker) visit(seed uint32, key, stored []byte) error {
 			return err
 		}
 		c.sealedAt = true
-		c.sealed, err = value.ParseSeal(payload)
+		c.sealed, err = ParseSeal(payload)
 		return err
 	}
 	c.mu.Lock()
@@ -121,7 +120,7 @@ func (c *checker) visitFormat(stored []byte) error {
 		return &NewerError{Path: c.path, Format: format}
 	}
 	if format == 0 {
-		return value.Corruptf("it has format 0")
+		return Corruptf("it has format 0")
 	}
 	c.format, c.reader = format, reader
 	return nil
@@ -129,10 +128,10 @@ func (c *checker) visitFormat(stored []byte) error {
 
 func (c *checker) done() error {
 	if c.format == 0 || !c.sealedAt {
-		return value.Corruptf("it has no format number or no seal")
+		return Corruptf("it has no format number or no seal")
 	}
 	if c.found != c.sealed {
-		return fmt.Errorf("%w: it has %d values instead of %d", value.ErrCorrupt, c.found.Count, c.sealed.Count)
+		return fmt.Errorf("%w: it has %d values instead of %d", ErrCorrupt, c.found.Count, c.sealed.Count)
 	}
 	return nil
 }

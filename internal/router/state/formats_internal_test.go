@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/archive"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/statecmd"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -184,7 +184,7 @@ func exported(t *testing.T, path string, to *bytes.Buffer) {
 	t.Helper()
 	db, err := checkpoint.OpenReadOnly(path)
 	must.Succeed(t, err)
-	must.Succeed(t, archive.Export(db, path, to))
+	must.Succeed(t, statecmd.Export(db, path, to))
 	must.Succeed(t, db.Close())
 }
 

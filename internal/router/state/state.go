@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/writer"
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/internal/fingerprint"
@@ -37,7 +36,7 @@ const notForgotten = "the state of removed routes, sources and handlers stays in
 // state.dir there is none (nil).
 type State struct {
 	db      *checkpoint.DB
-	Writer  *writer.Writer
+	Writer  *checkpoint.Writer
 	Letters *checkpoint.Letters
 	log     *slog.Logger
 	maxSize int64 // of the state file, in bytes
@@ -92,7 +91,7 @@ func Open(cfg config.State, around func(string, func() error) error, ship Shippi
 	}
 	checkpoint.SetKey(db, fingerprint.NewKey(hashKey))
 	s := &State{db: db, log: log, maxSize: int64(cfg.MaxSize), hashKey: hashKey, lossy: ship.Shipped != nil}
-	s.Writer = writer.New(db, s, log)
+	s.Writer = checkpoint.NewWriter(db, s, log)
 	return s, nil
 }
 
@@ -182,7 +181,7 @@ func (s *State) Restore(ctx context.Context, watches map[string]*informer.Watch,
 	return nil
 }
 
-// Collect implements writer.Collector: it returns the changes of the watches and the routes, all at
+// Collect implements checkpoint.Collector: it returns the changes of the watches and the routes, all at
 // one moment, and the writes of handlers until some time after it.
 func (s *State) Collect(at func()) checkpoint.Cut {
 	var cut checkpoint.Cut
@@ -242,7 +241,7 @@ func clusterOf(changes []informer.Changes) (cluster string) {
 	return cluster
 }
 
-// Done implements writer.Collector.
+// Done implements checkpoint.Collector.
 func (s *State) Done(err error) {
 	if err == nil {
 		s.factory.Saved()

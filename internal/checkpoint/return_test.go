@@ -1,4 +1,4 @@
-package writer
+package checkpoint
 
 import (
 	"errors"
@@ -6,24 +6,23 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // returning is a collector; objects return during its cuts, after their instant.
 type returning struct {
-	cut  checkpoint.Cut
+	cut  Cut
 	back func()
 }
 
-func (r *returning) Collect(at func()) checkpoint.Cut {
+func (r *returning) Collect(at func()) Cut {
 	at()
 	if r.back != nil {
 		r.back()
 	}
 	cut := r.cut
-	r.cut, r.back = checkpoint.Cut{}, nil
+	r.cut, r.back = Cut{}, nil
 	return cut
 }
 
@@ -31,12 +30,12 @@ func (*returning) Done(error) {}
 
 // failingStore fails a number of times.
 type failingStore struct {
-	*checkpoint.DB
+	*DB
 
 	fails int
 }
 
-func (s *failingStore) Commit(cut *checkpoint.Cut, intents map[string][]*event.Object) error {
+func (s *failingStore) Commit(cut *Cut, intents map[string][]*event.Object) error {
 	if s.fails--; s.fails >= 0 {
 		return errors.New("no space")
 	}
@@ -49,7 +48,7 @@ func (s *failingStore) Commit(cut *checkpoint.Cut, intents map[string][]*event.O
 func TestReturnDuringACut(t *testing.T) {
 	for _, fails := range []int{0, 2} {
 		t.Run(fmt.Sprint(fails, " failures"), func(t *testing.T) {
-			db, err := checkpoint.Open(checkpoint.Config{Path: filepath.Join(t.TempDir(), "state.db")})
+			db, err := Open(Config{Path: filepath.Join(t.TempDir(), "state.db")})
 			must.Succeed(t, err)
 			defer db.Close()
 			state := func(version int) *event.Object {
@@ -59,8 +58,8 @@ func TestReturnDuringACut(t *testing.T) {
 				must.Succeed(t, err)
 				return o
 			}
-			id := checkpoint.Identity{Key: state(1).Key(), UID: "u"}
-			gone := checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "2", Deleted: []checkpoint.Identity{{Key: id.Key}, id}}}}
+			id := Identity{Key: state(1).Key(), UID: "u"}
+			gone := Cut{Watches: []WatchCut{{ID: "w", Fed: "2", Deleted: []Identity{{Key: id.Key}, id}}}}
 			c := &returning{cut: gone}
 			store := &failingStore{db, fails}
 			w := newWriter(store, c, nil)

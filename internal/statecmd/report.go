@@ -1,4 +1,4 @@
-package archive
+package statecmd
 
 import (
 	"encoding/json"
@@ -18,16 +18,16 @@ type Report struct {
 	Size         int64  `json:"bytes"`
 	Free         int64  `json:"freeBytes"`
 	// the last checkpoint, or an intent or a dead letter after it
-	Written  time.Time `json:"lastWrite"`
-	FellBack bool      `json:"lastLost,omitempty"` // the last transaction is unreadable
-	Cluster  string    `json:"cluster,omitempty"`
-	Watches  []Watch   `json:"watches"`
-	Routes   []Route   `json:"routes"`
-	Handlers []Handler `json:"kv"`
+	Written  time.Time       `json:"lastWrite"`
+	FellBack bool            `json:"lastLost,omitempty"` // the last transaction is unreadable
+	Cluster  string          `json:"cluster,omitempty"`
+	Watches  []watchReport   `json:"watches"`
+	Routes   []routeReport   `json:"routes"`
+	Handlers []handlerReport `json:"kv"`
 }
 
 // Watch is a watch of a Report.
-type Watch struct {
+type watchReport struct {
 	ID string `json:"id"`
 	// set by the caller, who knows the configuration
 	Sources         []string `json:"sources,omitempty"`
@@ -41,7 +41,7 @@ type Watch struct {
 
 // Route is a route of a Report. One that the file knows only by its dead letters has no other
 // figures.
-type Route struct {
+type routeReport struct {
 	ID          string     `json:"id"`
 	Removed     *time.Time `json:"removed,omitempty"` // from the configuration
 	Pending     int        `json:"pending"`
@@ -56,15 +56,15 @@ type Route struct {
 
 // Handler is the kv of a handler, or of a sink ("sink:name"), or records of the router
 // ("router:customResources"), in a Report.
-type Handler struct {
+type handlerReport struct {
 	Name    string     `json:"name"`
 	Removed *time.Time `json:"removed,omitempty"` // from the configuration
 	Keys    int        `json:"keys"`
 	Bytes   int64      `json:"bytes"`
 }
 
-// Inspect describes a file of checkpoint.OpenReadOnly.
-func Inspect(db *checkpoint.DB, file string) (*Report, error) {
+// inspect describes a file of checkpoint.OpenReadOnly.
+func inspect(db *checkpoint.DB, file string) (*Report, error) {
 	survey, err := db.Survey()
 	if err != nil {
 		return nil, err
@@ -72,14 +72,14 @@ func Inspect(db *checkpoint.DB, file string) (*Report, error) {
 	r := &Report{
 		File: file, Format: survey.Format, Reads: [2]int{1, checkpoint.Format}, OldestReader: survey.OldestReader, Size: survey.Size, Free: survey.Free,
 		Written: survey.Modified, FellBack: survey.FellBack, Cluster: survey.Cluster,
-		Watches: []Watch{}, Routes: []Route{}, Handlers: []Handler{},
+		Watches: []watchReport{}, Routes: []routeReport{}, Handlers: []handlerReport{},
 	}
 	for _, w := range survey.Watches {
 		kind, err := kindOf(db, w.ID)
 		if err != nil {
 			return nil, err
 		}
-		r.Watches = append(r.Watches, Watch{
+		r.Watches = append(r.Watches, watchReport{
 			ID: w.ID, Kind: kind, Cluster: w.Cluster, ResourceVersion: w.Fed, Relisting: w.Relisting, Objects: w.Objects, Intents: w.Intents,
 		})
 	}
@@ -87,13 +87,13 @@ func Inspect(db *checkpoint.DB, file string) (*Report, error) {
 		r.Routes = append(r.Routes, routeOf(&survey.Routes[i]))
 	}
 	for _, h := range survey.Handlers {
-		r.Handlers = append(r.Handlers, Handler{Name: h.Name, Removed: timeOf(h.Removed), Keys: h.Values, Bytes: h.Bytes})
+		r.Handlers = append(r.Handlers, handlerReport{Name: h.Name, Removed: timeOf(h.Removed), Keys: h.Values, Bytes: h.Bytes})
 	}
 	return r, r.addLetters(db)
 }
 
-func routeOf(s *checkpoint.RouteSurvey) Route {
-	return Route{
+func routeOf(s *checkpoint.RouteSurvey) routeReport {
+	return routeReport{
 		ID: s.ID, Removed: timeOf(s.Removed), Pending: s.Pending, Bytes: s.Bytes, Conditions: s.Rules[checkpoint.KindCondition],
 		HeldDeletes: s.Rules[checkpoint.KindHold], LimitKeys: s.Rules[checkpoint.KindLimit],
 		Reevaluate: s.Rules[checkpoint.KindChange] + s.Rules[checkpoint.KindDue], Paused: s.Rules[checkpoint.KindPause] > 0,
@@ -139,8 +139,8 @@ func (r *Report) addLetters(db *checkpoint.DB) error {
 				return
 			}
 		}
-		r.Routes = append(r.Routes, Route{ID: route, DeadLetters: n})
+		r.Routes = append(r.Routes, routeReport{ID: route, DeadLetters: n})
 	}})
-	slices.SortStableFunc(r.Routes, func(a, b Route) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(r.Routes, func(a, b routeReport) int { return strings.Compare(a.ID, b.ID) })
 	return err
 }

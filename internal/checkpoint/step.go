@@ -1,9 +1,8 @@
-package writer
+package checkpoint
 
 import (
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -28,7 +27,7 @@ func (b *batch) cover() {
 }
 
 // outlasting returns the intents that cut does not end.
-func (b *batch) outlasting(cut *checkpoint.Cut) map[string][]*event.Object {
+func (b *batch) outlasting(cut *Cut) map[string][]*event.Object {
 	left := make(map[string][]*event.Object, len(b.intents))
 	for watch, objects := range b.intents {
 		over := make(ended)
@@ -120,7 +119,7 @@ func (w *Writer) cover() {
 func (w *Writer) write(intents batch) error {
 	cut := w.kept
 	if cut == nil {
-		cut = &checkpoint.Cut{}
+		cut = &Cut{}
 	}
 	if cut.Empty() && intents.size() == 0 && (cut.Cluster == "" || cut.Cluster == w.db.Cluster()) {
 		w.kept = nil

@@ -1,4 +1,4 @@
-package archive
+package statecmd
 
 import (
 	"encoding/base64"
@@ -27,7 +27,7 @@ type exporter struct {
 // type: state (the first line), watch, object, intent, route, pending, rule, deadLetter, kv, and
 // end. A Secret is reduced to its identity, also if the file has more of it.
 func Export(db *checkpoint.DB, file string, w io.Writer) error {
-	r, err := Inspect(db, file)
+	r, err := inspect(db, file)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func Export(db *checkpoint.DB, file string, w io.Writer) error {
 // line is a line of an export; its keys are sorted.
 type line map[string]any
 
-func (e *exporter) watch(w *Watch) error {
+func (e *exporter) watch(w *watchReport) error {
 	err := e.out.Encode(line{
 		"type": "watch", "id": w.ID, "kind": w.Kind, "cluster": w.Cluster, "resourceVersion": w.ResourceVersion, "relisting": w.Relisting, "objects": w.Objects,
 	})
@@ -105,7 +105,7 @@ func (e *exporter) intents(watch string) error {
 	return nil
 }
 
-func (e *exporter) route(r *Route) error {
+func (e *exporter) route(r *routeReport) error {
 	err := e.out.Encode(line{"type": "route", "id": r.ID, "removed": r.Removed, "pending": r.Pending, "deadLetters": r.DeadLetters})
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func (e *exporter) letters() error {
 	return nil
 }
 
-func (e *exporter) values(h *Handler) error {
+func (e *exporter) values(h *handlerReport) error {
 	values, err := e.db.LoadMemory(h.Name)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package writer
+package checkpoint
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -30,7 +29,7 @@ type fakeDB struct {
 	cluster string
 }
 
-func (db *fakeDB) Commit(cut *checkpoint.Cut, intents map[string][]*event.Object) error {
+func (db *fakeDB) Commit(cut *Cut, intents map[string][]*event.Object) error {
 	db.mu.Lock()
 	takes, fails := db.takes, db.fails
 	db.mu.Unlock()
@@ -84,18 +83,18 @@ func (db *fakeDB) said() string {
 // fakeCollector returns cuts one after the other, then empty ones.
 type fakeCollector struct {
 	mu   sync.Mutex
-	cuts []checkpoint.Cut
+	cuts []Cut
 	done []error
 	n    int
 }
 
-func (c *fakeCollector) Collect(at func()) checkpoint.Cut {
+func (c *fakeCollector) Collect(at func()) Cut {
 	at()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n++
 	if len(c.cuts) == 0 {
-		return checkpoint.Cut{}
+		return Cut{}
 	}
 	cut := c.cuts[0]
 	c.cuts = c.cuts[1:]
@@ -104,14 +103,14 @@ func (c *fakeCollector) Collect(at func()) checkpoint.Cut {
 
 func (c *fakeCollector) Done(err error) { c.done = append(c.done, err) }
 
-func (c *fakeCollector) give(cuts ...checkpoint.Cut) {
+func (c *fakeCollector) give(cuts ...Cut) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cuts = append(c.cuts, cuts...)
 }
 
-func fed(n int, objects ...*event.Object) checkpoint.Cut {
-	return checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: fmt.Sprint(n), Put: objects}}}
+func fed(n int, objects ...*event.Object) Cut {
+	return Cut{Watches: []WatchCut{{ID: "w", Fed: fmt.Sprint(n), Put: objects}}}
 }
 
 // inBubble runs a Writer on a fake clock.
@@ -185,7 +184,7 @@ func TestIntentsWithinTenMilliseconds(t *testing.T) {
 
 func TestPace(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *Writer, db *fakeDB, c *fakeCollector) {
-		c.give(fed(1), checkpoint.Cut{}, fed(2), fed(3), fed(4), fed(5))
+		c.give(fed(1), Cut{}, fed(2), fed(3), fed(4), fed(5))
 		sleep(2500 * time.Millisecond) // the second is empty: nothing is written
 		expect(t, "by the second", db.said(), "1s w@1")
 		db.set(200*time.Millisecond, nil)
@@ -314,7 +313,7 @@ func TestFlush(t *testing.T) {
 func TestFlushAfterRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &fakeDB{began: time.Now()}
-		w := newWriter(db, &fakeCollector{cuts: []checkpoint.Cut{{Cluster: "c"}, {Cluster: "c"}}}, nil)
+		w := newWriter(db, &fakeCollector{cuts: []Cut{{Cluster: "c"}, {Cluster: "c"}}}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		w.Run(ctx)
@@ -336,11 +335,11 @@ func TestFlushAfterRun(t *testing.T) {
 // A Writer on a real file.
 func TestWriterAndFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
-	db, err := checkpoint.Open(checkpoint.Config{Path: path})
+	db, err := Open(Config{Path: path})
 	must.Succeed(t, err)
 	defer db.Close()
 	c := &fakeCollector{}
-	w := New(db, c, nil)
+	w := NewWriter(db, c, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); w.Run(ctx) }()
@@ -373,28 +372,28 @@ func TestMerge(t *testing.T) {
 		must.Succeed(t, err)
 		return o
 	})
-	who := rapid.Custom(func(t *rapid.T) checkpoint.Identity {
-		return checkpoint.Identity{Key: event.Key{Name: name.Draw(t, "n")}, UID: uid.Draw(t, "u")}
+	who := rapid.Custom(func(t *rapid.T) Identity {
+		return Identity{Key: event.Key{Name: name.Draw(t, "n")}, UID: uid.Draw(t, "u")}
 	})
-	owed := rapid.Custom(func(t *rapid.T) checkpoint.Pending {
-		return checkpoint.Pending{ID: rapid.Uint64Range(0, 5).Draw(t, "id"), Delta: &event.Delta{Op: event.Added, New: object.Draw(t, "o")}}
+	owed := rapid.Custom(func(t *rapid.T) Pending {
+		return Pending{ID: rapid.Uint64Range(0, 5).Draw(t, "id"), Delta: &event.Delta{Op: event.Added, New: object.Draw(t, "o")}}
 	})
-	cut := rapid.Custom(func(t *rapid.T) (c checkpoint.Cut) {
+	cut := rapid.Custom(func(t *rapid.T) (c Cut) {
 		c.Cluster = rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "cluster")
 		for _, id := range []string{"v", "w"} {
 			if rapid.Bool().Draw(t, "there") {
 				// As a collector makes it: one state for each name.
 				put := rapid.SliceOfNDistinct(object, 0, 3, func(o *event.Object) event.Key { return o.Key() }).Draw(t, "put")
-				c.Watches = append(c.Watches, checkpoint.WatchCut{
+				c.Watches = append(c.Watches, WatchCut{
 					ID: id, Fed: name.Draw(t, "fed"), Relisting: rapid.Bool().Draw(t, "relisting"), Reset: rapid.IntRange(0, 5).Draw(t, "reset") == 0,
 					Put: put, Deleted: rapid.SliceOfN(who, 0, 3).Draw(t, "deleted"),
 				})
-				c.Routes = append(c.Routes, checkpoint.RouteCut{
+				c.Routes = append(c.Routes, RouteCut{
 					Name:    id,
-					Put:     rapid.SliceOfNDistinct(owed, 0, 3, func(o checkpoint.Pending) uint64 { return o.ID }).Draw(t, "owed"),
+					Put:     rapid.SliceOfNDistinct(owed, 0, 3, func(o Pending) uint64 { return o.ID }).Draw(t, "owed"),
 					Removed: rapid.SliceOfN(rapid.Uint64Range(0, 5), 0, 3).Draw(t, "removed"),
-					Rules: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) checkpoint.RuleRecord {
-						r := checkpoint.RuleRecord{Kind: 'l', Key: []byte(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key"))}
+					Rules: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) RuleRecord {
+						r := RuleRecord{Kind: 'l', Key: []byte(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key"))}
 						if rapid.Bool().Draw(t, "there") {
 							r.Value = append([]byte{}, rapid.StringN(0, 3, -1).Draw(t, "value")...)
 						}
@@ -405,10 +404,10 @@ func TestMerge(t *testing.T) {
 		}
 		for _, handler := range []string{"h1", "h2"} {
 			if rapid.Bool().Draw(t, "handler") {
-				c.Memories = append(c.Memories, checkpoint.MemoryCut{
+				c.Memories = append(c.Memories, MemoryCut{
 					Handler: handler, Removed: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c"}), 0, 2).Draw(t, "forgotten"),
-					Put: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) checkpoint.Value {
-						return checkpoint.Value{Key: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key"), Value: []byte(rapid.StringN(0, 3, -1).Draw(t, "value"))}
+					Put: rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Value {
+						return Value{Key: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "key"), Value: []byte(rapid.StringN(0, 3, -1).Draw(t, "value"))}
 					}), 0, 3).Draw(t, "values"),
 				})
 			}
@@ -418,7 +417,7 @@ func TestMerge(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		start, first, next := cut.Draw(t, "start"), cut.Draw(t, "first"), cut.Draw(t, "next")
 		apart, together := content{}, content{}
-		for _, c := range []checkpoint.Cut{start, first, next} {
+		for _, c := range []Cut{start, first, next} {
 			apart.apply(&c)
 		}
 		merged := merge(first, next)
@@ -433,7 +432,7 @@ func TestMerge(t *testing.T) {
 // content is the effect of cuts, without intents.
 type content map[string]string
 
-func (m content) apply(c *checkpoint.Cut) {
+func (m content) apply(c *Cut) {
 	if c.Cluster != "" {
 		m["cluster"] = c.Cluster
 	}
@@ -480,9 +479,9 @@ func TestMergeEndsIntents(t *testing.T) {
 	r := &event.Resource{}
 	one, _ := event.ParseObject(r, `{"metadata":{"name":"a","uid":"1"}}`)
 	two, _ := event.ParseObject(r, `{"metadata":{"name":"a","uid":"2"}}`)
-	for _, next := range []checkpoint.WatchCut{{ID: "w", Put: []*event.Object{two}}, {ID: "w", Deleted: []checkpoint.Identity{{Key: one.Key()}}}} {
-		merged := merge(fed(1, one), checkpoint.Cut{Watches: []checkpoint.WatchCut{next}})
-		if !slices.Contains(merged.Watches[0].Deleted, checkpoint.Identity{Key: one.Key(), UID: "1"}) {
+	for _, next := range []WatchCut{{ID: "w", Put: []*event.Object{two}}, {ID: "w", Deleted: []Identity{{Key: one.Key()}}}} {
+		merged := merge(fed(1, one), Cut{Watches: []WatchCut{next}})
+		if !slices.Contains(merged.Watches[0].Deleted, Identity{Key: one.Key(), UID: "1"}) {
 			t.Error(merged.Watches[0].Deleted)
 		}
 	}

@@ -1,4 +1,4 @@
-package archive
+package statecmd
 
 import (
 	"errors"
@@ -14,10 +14,10 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
-// Write makes the file of a backup, which must not exist. content writes a copy of a state file and
+// write makes the file of a backup, which must not exist. content writes a copy of a state file and
 // returns the time of the last write to it. The file gets its name once it is complete, synced and
 // verified.
-func Write(path string, content func(w io.Writer) (written time.Time, err error)) (*Report, error) {
+func write(path string, content func(w io.Writer) (written time.Time, err error)) (*Report, error) {
 	if _, err := os.Lstat(path); err == nil {
 		return nil, fmt.Errorf("%s exists already: name another file, or delete it", path)
 	}
@@ -58,6 +58,6 @@ func finish(file *os.File, content func(w io.Writer) (time.Time, error)) (*Repor
 	if err != nil {
 		return nil, fmt.Errorf("the backup cannot be read: %w", err)
 	}
-	report, err := Inspect(db, file.Name())
+	report, err := inspect(db, file.Name())
 	return report, errors.Join(err, db.Close())
 }

@@ -1,4 +1,4 @@
-package archive_test
+package statecmd_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
-	"github.com/deltarouter/deltarouter/internal/checkpoint/archive"
+	"github.com/deltarouter/deltarouter/internal/statecmd"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -18,7 +18,7 @@ import (
 // FuzzExport reads files with arbitrary damage, and foreign ones: each is exported or an error, and
 // none is changed.
 func FuzzExport(f *testing.F) {
-	good, err := os.ReadFile("../../router/state/testdata/format7/state.db")
+	good, err := os.ReadFile("../router/state/testdata/format7/state.db")
 	must.Succeed(f, err)
 	f.Add(uint32(0), []byte{}, uint32(len(good)))
 	f.Add(uint32(0), []byte("text"), uint32(4))
@@ -31,7 +31,7 @@ func FuzzExport(f *testing.F) {
 		path := filepath.Join(t.TempDir(), "state.db")
 		must.Succeed(t, os.WriteFile(path, text, 0o600))
 		if db, err := checkpoint.OpenReadOnly(path); err == nil {
-			_ = archive.Export(db, path, io.Discard) // an error is as good as a result
+			_ = statecmd.Export(db, path, io.Discard) // an error is as good as a result
 			must.Succeed(t, db.Close())
 		}
 		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, text) {
@@ -60,7 +60,7 @@ func TestExportOfSecrets(t *testing.T) {
 	must.Succeed(t, err)
 	defer func() { must.Report(t, db.Close()) }()
 	var out bytes.Buffer
-	must.Succeed(t, archive.Export(db, path, &out))
+	must.Succeed(t, statecmd.Export(db, path, &out))
 	if strings.Contains(out.String(), canary) || strings.Count(out.String(), `"name":"s"`) != 5 {
 		t.Errorf("got %s", out.String())
 	}

@@ -1,22 +1,21 @@
-package writer
+package checkpoint
 
 import (
 	"cmp"
 	"maps"
 	"slices"
 
-	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 // merge returns one cut with the effects of first and then next. Neither may be used afterwards.
-func merge(first, next checkpoint.Cut) checkpoint.Cut {
+func merge(first, next Cut) Cut {
 	if next.Cluster != "" {
 		first.Cluster = next.Cluster
 	}
-	first.Watches = mergeEach(first.Watches, next.Watches, func(c checkpoint.WatchCut) string { return c.ID }, mergeWatches)
-	first.Routes = mergeEach(first.Routes, next.Routes, func(c checkpoint.RouteCut) string { return c.Name }, mergeRoutes)
-	first.Memories = mergeEach(first.Memories, next.Memories, func(c checkpoint.MemoryCut) string { return c.Handler }, mergeMemories)
+	first.Watches = mergeEach(first.Watches, next.Watches, func(c WatchCut) string { return c.ID }, mergeWatches)
+	first.Routes = mergeEach(first.Routes, next.Routes, func(c RouteCut) string { return c.Name }, mergeRoutes)
+	first.Memories = mergeEach(first.Memories, next.Memories, func(c MemoryCut) string { return c.Handler }, mergeMemories)
 	return first
 }
 
@@ -33,18 +32,18 @@ func mergeEach[C any](first, next []C, name func(C) string, merge func(first, ne
 	return first
 }
 
-func mergeWatches(first, next checkpoint.WatchCut) checkpoint.WatchCut {
+func mergeWatches(first, next WatchCut) WatchCut {
 	next.Cluster, next.Kept = cmp.Or(next.Cluster, first.Cluster), cmp.Or(next.Kept, first.Kept)
 	if next.Reset {
 		return next
 	}
 	objects := make(map[event.Key]*event.Object, len(first.Put)+len(next.Put))
-	gone := make(map[checkpoint.Identity]bool, len(first.Deleted)+len(next.Deleted))
+	gone := make(map[Identity]bool, len(first.Deleted)+len(next.Deleted))
 	// A replaced incarnation has ended, and so has its intent, even if the collector does not list
 	// it.
 	end := func(key event.Key, uid string) {
 		if o := objects[key]; o != nil && o.UID() != uid {
-			gone[checkpoint.Identity{Key: key, UID: o.UID()}] = true
+			gone[Identity{Key: key, UID: o.UID()}] = true
 		}
 	}
 	for _, id := range first.Deleted {
@@ -69,14 +68,14 @@ func mergeWatches(first, next checkpoint.WatchCut) checkpoint.WatchCut {
 	return next
 }
 
-func mergeRoutes(first, next checkpoint.RouteCut) checkpoint.RouteCut {
-	next.Put, next.Removed = mergePuts(func(o checkpoint.Pending) uint64 { return o.ID }, first.Removed, first.Put, next.Removed, next.Put)
+func mergeRoutes(first, next RouteCut) RouteCut {
+	next.Put, next.Removed = mergePuts(func(o Pending) uint64 { return o.ID }, first.Removed, first.Put, next.Removed, next.Put)
 	next.Rules = mergeRules(first.Rules, next.Rules)
 	return next
 }
 
-func mergeMemories(first, next checkpoint.MemoryCut) checkpoint.MemoryCut {
-	next.Put, next.Removed = mergePuts(func(v checkpoint.Value) string { return v.Key }, first.Removed, first.Put, next.Removed, next.Put)
+func mergeMemories(first, next MemoryCut) MemoryCut {
+	next.Put, next.Removed = mergePuts(func(v Value) string { return v.Key }, first.Removed, first.Put, next.Removed, next.Put)
 	return next
 }
 
@@ -101,13 +100,13 @@ func mergePuts[K comparable, V any](key func(V) K, removed []K, put []V, removed
 }
 
 // mergeRules keeps the last record of each kind and key.
-func mergeRules(first, next []checkpoint.RuleRecord) []checkpoint.RuleRecord {
+func mergeRules(first, next []RuleRecord) []RuleRecord {
 	if len(first) == 0 {
 		return next
 	}
 	at := make(map[string]int, len(first)+len(next))
-	merged := make([]checkpoint.RuleRecord, 0, len(first)+len(next))
-	for _, records := range [][]checkpoint.RuleRecord{first, next} {
+	merged := make([]RuleRecord, 0, len(first)+len(next))
+	for _, records := range [][]RuleRecord{first, next} {
 		for _, r := range records {
 			name := string(r.Kind) + string(r.Key)
 			if i, ok := at[name]; ok {

@@ -1,4 +1,4 @@
-package writer
+package checkpoint
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/deltarouter/deltarouter/internal/backoff"
-	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -29,7 +28,7 @@ type Collector interface {
 	// The cut ends the intents of deleted objects that were registered before that instant, and
 	// none that was registered after it. The Writer keeps the result until it is on disk, so the
 	// collector does not return it again.
-	Collect(at func()) checkpoint.Cut
+	Collect(at func()) Cut
 	// Done reports the result: nil once everything collected so far is on disk, also if nothing was
 	// collected; otherwise the error of the attempt. The Writer retries by itself.
 	Done(err error)
@@ -37,7 +36,7 @@ type Collector interface {
 
 // store has the methods of a DB that a Writer uses.
 type store interface {
-	Commit(cut *checkpoint.Cut, intents map[string][]*event.Object) error
+	Commit(cut *Cut, intents map[string][]*event.Object) error
 	Cluster() string
 }
 
@@ -59,16 +58,16 @@ type Writer struct {
 	mu      sync.Mutex
 	waiting batch
 	err     error
-	stats   Stats
+	stats   WriterStats
 
 	// These belong to the holder of the turn.
-	kept    *checkpoint.Cut // collected, not on disk
+	kept    *Cut // collected, not on disk
 	spent   time.Duration
 	backoff backoff.Series
 }
 
 // Stats counts the work of a Writer.
-type Stats struct {
+type WriterStats struct {
 	Cuts     int           // including cuts without changes
 	Intents  int           // intents written
 	Failures int           // transactions that failed
@@ -77,7 +76,7 @@ type Stats struct {
 }
 
 // New returns a Writer, which writes only after the start of [Writer.Run]. log may be nil.
-func New(db *checkpoint.DB, collector Collector, log *slog.Logger) *Writer {
+func NewWriter(db *DB, collector Collector, log *slog.Logger) *Writer {
 	return newWriter(db, collector, log)
 }
 
@@ -127,7 +126,7 @@ func (w *Writer) Err() error {
 }
 
 // Stats returns the counts so far.
-func (w *Writer) Stats() Stats {
+func (w *Writer) Stats() WriterStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stats
@@ -207,14 +206,14 @@ func (w *Writer) Flush(ctx context.Context) error {
 }
 
 // ended returns the incarnations in a cut, each with its state there; nil: it is deleted.
-type ended map[checkpoint.Identity]*event.Object
+type ended map[Identity]*event.Object
 
-func (e ended) add(c *checkpoint.WatchCut) {
+func (e ended) add(c *WatchCut) {
 	for _, id := range c.Deleted {
 		e[id] = nil
 	}
 	for _, o := range c.Put { // after a merge of two cuts: it returned
-		e[checkpoint.Identity{Key: o.Key(), UID: o.UID()}] = o
+		e[Identity{Key: o.Key(), UID: o.UID()}] = o
 	}
 }
 
@@ -222,7 +221,7 @@ func (e ended) add(c *checkpoint.WatchCut) {
 // after the intent was registered: a delete ends no later intent, since the object has returned,
 // and an intent may have a later state than the cut.
 func (e ended) has(intent *event.Object, covered bool) bool {
-	saved, ok := e[checkpoint.Identity{Key: intent.Key(), UID: intent.UID()}]
+	saved, ok := e[Identity{Key: intent.Key(), UID: intent.UID()}]
 	if !ok || saved == intent {
 		return ok
 	}
