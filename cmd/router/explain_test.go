@@ -6,8 +6,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/cli"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
 )

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/api"
 )
 
 // TestGetWatch shows the output of each flag of a watch, and that an end by the router is a

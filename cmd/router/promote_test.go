@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/api"
 )
 
 // TestPromote: the command waits until the standby leads, and shows a refusal.

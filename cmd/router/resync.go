@@ -8,8 +8,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/cli"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
 // resyncCommand repeats cached objects, or lists sources again.

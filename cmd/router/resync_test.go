@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/cli"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
 func TestResync(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/api"
 )
 
 func TestTap(t *testing.T) {

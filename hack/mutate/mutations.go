@@ -40,7 +40,7 @@ var mutations = []mutation{
 		now: `	open := make(chan struct{})
 	close(open)
 	return open`,
-		packages: []string{"./internal/checkpoint", "./internal/router/state", "./test/sim"},
+		packages: []string{"./internal/checkpoint", "./internal/engine", "./test/sim"},
 	},
 	{
 		guarantee: "delete-holds", promise: "delete holds survive a restart",

@@ -16,8 +16,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/config/files"
 	"github.com/deltarouter/deltarouter/internal/crds"
 	"github.com/deltarouter/deltarouter/internal/fleet"
+	"github.com/deltarouter/deltarouter/internal/kubestatus"
 	"github.com/deltarouter/deltarouter/internal/otlpconn"
-	"github.com/deltarouter/deltarouter/internal/podevents"
 	"github.com/deltarouter/deltarouter/internal/rbac"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -116,7 +116,7 @@ func (f *Findings) connect(ctx context.Context, path string, client *informer.Cl
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	valid := len(f.Problems) == 0
-	pod, _ := podevents.PodFromEnv()
+	pod, _ := kubestatus.PodFromEnv()
 	f.Problems = append(f.Problems, unwatchable(ctx, client, p.Config)...)
 	f.Problems = append(f.Problems, definitions(ctx, path, client, &p.Config.CustomResources)...)
 	access := Access(ctx, client, undecided(rbac.Of(p.Config, components, pod.Namespace), p.Config), path)

@@ -125,6 +125,6 @@
 // and verified before; a later conversion from the same format replaces it, and the router never
 // removes it. If the disk has no room for it, Open fails and the file stays as it is.
 //
-// testdata of this package and of internal/router/state has files of the formats since the first
+// testdata of this package and of internal/engine has files of the formats since the first
 // one. A new format gets its file there, see the flag -update of the tests.
 package checkpoint

@@ -65,7 +65,7 @@ type Pending struct {
 }
 
 // RuleRecord is the state of a rule of a route under a key. Kinds and values are defined by the
-// packages that collect them: pipeline for rules about time, internal/router/watches for watches.
+// packages that collect them: pipeline for rules about time, internal/engine for watches.
 type RuleRecord struct {
 	Kind  byte
 	Key   []byte

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/remote"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )

@@ -16,8 +16,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"github.com/deltarouter/deltarouter/internal/access"
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/pkg/authz"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"

@@ -3,7 +3,7 @@ package inspect
 import (
 	"strings"
 
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 

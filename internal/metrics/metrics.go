@@ -1,5 +1,5 @@
 // Package metrics contains every metric of the router, under the names that dashboards and alerts
-// rely on (prefix deltarouter_). internal/inspect/api serves them on /metrics.
+// rely on (prefix deltarouter_). internal/api serves them on /metrics.
 package metrics
 
 import (

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/streaming/pkg/httpstream"
 
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/api"
 )
 
 // conn is a connection through a tunnel: a stream of data, and one on which the kubelet says why

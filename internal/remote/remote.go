@@ -17,8 +17,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
 // maxHeaders bounds the headers of an answer.

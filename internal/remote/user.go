@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
 
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
 )
 
 // user is the identity of a kubeconfig: how the API server is reached, and the credentials.

@@ -8,30 +8,30 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/customresources"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
-	"github.com/deltarouter/deltarouter/internal/router/state"
+	"github.com/deltarouter/deltarouter/internal/engine"
+	"github.com/deltarouter/deltarouter/internal/kubestatus"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
 // objectRoutes are the routes that are objects of the cluster.
 type objectRoutes struct {
-	watcher *customresources.Watcher
+	watcher *kubestatus.Watcher
 	changes changes
-	writer  *customresources.Writer
+	writer  *kubestatus.Writer
 
-	ungranted *customresources.Ungranted
+	ungranted *kubestatus.Ungranted
 
-	given map[*config.Fragment]*customresources.Object // of the last read of the configuration
-	waits bool                                         // a change waits until the file is written
-	saved []customresources.Saved                      // as in the state folder, unless old is set
-	old   bool                                         // the state folder has them in a file of an earlier version
+	given map[*config.Fragment]*kubestatus.Object // of the last read of the configuration
+	waits bool                                    // a change waits until the file is written
+	saved []kubestatus.Saved                      // as in the state folder, unless old is set
+	old   bool                                    // the state folder has them in a file of an earlier version
 	now   atomic.Pointer[[]objectRoute]
 	grant atomic.Pointer[config.Grant] // of Routes; nil: there is none
 }
 
-// changes are those of the objects; see [customresources.Watcher].
+// changes are those of the objects; see [kubestatus.Watcher].
 type changes interface {
 	Changed() <-chan struct{}
 	Worked(d time.Duration)
@@ -39,7 +39,7 @@ type changes interface {
 
 // objectRoute is an object as the router has compiled it.
 type objectRoute struct {
-	object  *customresources.Object
+	object  *kubestatus.Object
 	id      string // of the route; empty: none runs
 	problem string
 	sources []string
@@ -48,23 +48,23 @@ type objectRoute struct {
 
 // restore adds the objects of the last run to the input of a start. It returns the state folder if
 // it had to open it; nil: opening it again reports the reason.
-func (o *objectRoutes) restore(in *compile.Input, cfg *config.Config, opts Options) *state.State {
+func (o *objectRoutes) restore(in *compile.Input, cfg *config.Config, opts Options) *engine.State {
 	if cfg.CustomResources == (config.CustomResources{}) || cfg.State.Dir == "" {
 		return nil
 	}
-	folder, err := state.Open(cfg.State, opts.Dependencies.Disk, opts.term.shipping(), opts.Log)
+	folder, err := engine.OpenState(cfg.State, opts.Dependencies.Disk, opts.term.shipping(), opts.Log)
 	if err != nil {
 		return nil
 	}
 	records, err := folder.Objects()
 	if err == nil {
-		o.saved, err = customresources.Decode(records)
+		o.saved, err = kubestatus.Decode(records)
 	}
 	if err != nil {
 		opts.Log.Warn("the routes of objects wait for the API server, because those of the last run cannot be read", "err", err)
 	}
 	if len(records) == 0 {
-		o.saved = customresources.LoadFormer(cfg.State.Dir, opts.Log)
+		o.saved = kubestatus.LoadFormer(cfg.State.Dir, opts.Log)
 	}
 	o.old = true // or its rest
 	in.Fragments = o.fragments(objectsOf(o.saved))
@@ -74,7 +74,7 @@ func (o *objectRoutes) restore(in *compile.Input, cfg *config.Config, opts Optio
 	return folder
 }
 
-func objectsOf(saved []customresources.Saved) (objects []*customresources.Object) {
+func objectsOf(saved []kubestatus.Saved) (objects []*kubestatus.Object) {
 	for _, s := range saved {
 		objects = append(objects, s.Object)
 	}
@@ -83,12 +83,12 @@ func objectsOf(saved []customresources.Saved) (objects []*customresources.Object
 
 // open makes the watcher and the writer. Neither runs yet.
 func (o *objectRoutes) open(r *router) {
-	o.watcher = customresources.New(customresources.Config{
+	o.watcher = kubestatus.New(kubestatus.Config{
 		Client: r.client, Cluster: r.Set.Plan.Config.Cluster.Name, Metrics: r.Metrics, Log: r.Log,
 	}, objectsOf(o.saved))
 	o.changes = o.watcher
-	o.writer = customresources.NewWriter(r.API, r.Log, r.opts.clock().Now)
-	o.ungranted = customresources.NewUngranted(r.API, r.client.Allowed, r.Log, r.opts.clock().Now)
+	o.writer = kubestatus.NewWriter(r.API, r.Log, r.opts.clock().Now)
+	o.ungranted = kubestatus.NewUngranted(r.API, r.client.Allowed, r.Log, r.opts.clock().Now)
 }
 
 // apply reports whether a change of objects can be applied now. If the configuration file is being
@@ -99,8 +99,8 @@ func (o *objectRoutes) apply(file *watchedFile) bool {
 }
 
 // fragments returns the objects as fragments of the configuration.
-func (o *objectRoutes) fragments(objects []*customresources.Object) (all []*config.Fragment) {
-	o.given = make(map[*config.Fragment]*customresources.Object, len(objects))
+func (o *objectRoutes) fragments(objects []*kubestatus.Object) (all []*config.Fragment) {
+	o.given = make(map[*config.Fragment]*kubestatus.Object, len(objects))
 	for _, object := range objects {
 		f := &config.Fragment{
 			Name: object.Key.String(), Data: object.Text, Object: &config.ObjectRef{Namespace: object.Namespace, Name: object.Name, UID: object.UID},
@@ -116,7 +116,7 @@ func (o *objectRoutes) fragments(objects []*customresources.Object) (all []*conf
 func (r *router) useObjects(ctx context.Context, plan *compile.Plan) {
 	o := &r.fromObjects
 	var now []objectRoute
-	before := make(map[customresources.Key]objectRoute)
+	before := make(map[kubestatus.Key]objectRoute)
 	if last := o.now.Load(); last != nil {
 		for _, one := range *last {
 			before[one.object.Key] = one
@@ -148,7 +148,7 @@ func (r *router) useObjects(ctx context.Context, plan *compile.Plan) {
 
 // toSave returns the objects that a start without the API server needs. A text beyond a limit is
 // not saved, nor one without a grant: their size has no bound.
-func (o *objectRoutes) toSave(plan *compile.Plan) (all []customresources.Saved) {
+func (o *objectRoutes) toSave(plan *compile.Plan) (all []kubestatus.Saved) {
 	for _, f := range plan.Config.Fragments {
 		object := o.given[f]
 		if object == nil {
@@ -162,26 +162,26 @@ func (o *objectRoutes) toSave(plan *compile.Plan) (all []customresources.Saved) 
 		default:
 			continue
 		}
-		all = append(all, customresources.Saved{Object: object, Accepted: text})
+		all = append(all, kubestatus.Saved{Object: object, Accepted: text})
 	}
 	return all
 }
 
 // saveObjects writes the objects to the state folder if they differ.
-func (r *router) saveObjects(next []customresources.Saved) {
+func (r *router) saveObjects(next []kubestatus.Saved) {
 	o := &r.fromObjects
-	same := slices.EqualFunc(o.saved, next, func(a, b customresources.Saved) bool {
+	same := slices.EqualFunc(o.saved, next, func(a, b kubestatus.Saved) bool {
 		return a.Key == b.Key && a.UID == b.UID && a.Generation == b.Generation && bytes.Equal(a.Accepted, b.Accepted)
 	})
 	if r.State == nil || same && !o.old {
 		return
 	}
-	records, err := customresources.Encode(next)
+	records, err := kubestatus.Encode(next)
 	if err == nil {
 		err = r.State.SetObjects(records)
 	}
 	if err == nil && o.old {
-		err = customresources.RemoveFormer(r.Set.Plan.Config.State.Dir)
+		err = kubestatus.RemoveFormer(r.Set.Plan.Config.State.Dir)
 	}
 	if err != nil {
 		r.Log.Warn("the objects with routes are not saved: a start without the API server lacks the last changes of them", "err", err)
@@ -192,7 +192,7 @@ func (r *router) saveObjects(next []customresources.Saved) {
 
 // followObjects watches the objects that the configuration grants something.
 func (r *router) followObjects(ctx context.Context, cfg *config.Config) {
-	var watched customresources.Watched
+	var watched kubestatus.Watched
 	if g := cfg.CustomResources.Routes; g != nil {
 		if watched.Routes = g.Namespaces; g.AllNamespaces() {
 			watched.Routes = []string{""}
@@ -225,12 +225,12 @@ func problemOf(plan *compile.Plan, f *config.Fragment) string {
 }
 
 // objectStates returns the states of the routes of the objects, for their status.
-func (r *router) objectStates() map[*customresources.Object]customresources.State {
+func (r *router) objectStates() map[*kubestatus.Object]kubestatus.State {
 	now := r.fromObjects.now.Load()
 	if now == nil || len(*now) == 0 {
 		return nil
 	}
-	compiled := make(map[customresources.Key]*objectRoute, len(*now))
+	compiled := make(map[kubestatus.Key]*objectRoute, len(*now))
 	for i := range *now {
 		compiled[(*now)[i].object.Key] = &(*now)[i]
 	}
@@ -244,13 +244,13 @@ func (r *router) objectStates() map[*customresources.Object]customresources.Stat
 	for _, s := range r.Factory.Statuses() {
 		synced[s.Source] = s.Synced
 	}
-	states := make(map[*customresources.Object]customresources.State, len(compiled))
+	states := make(map[*kubestatus.Object]kubestatus.State, len(compiled))
 	for _, object := range r.fromObjects.watcher.Objects() {
 		c := compiled[object.Key]
 		if c == nil || c.object.UID != object.UID {
 			continue // the next reload knows it
 		}
-		s := customresources.State{Generation: c.object.Generation, Problem: c.problem, Runs: c.id != "", Paused: paused[c.id], Deferred: late[c.id]}
+		s := kubestatus.State{Generation: c.object.Generation, Problem: c.problem, Runs: c.id != "", Paused: paused[c.id], Deferred: late[c.id]}
 		for _, name := range slices.Backward(c.sources) {
 			if !synced[name] {
 				s.NotSynced = name
@@ -278,7 +278,7 @@ func (o *objectRoutes) grants() func(namespace string) bool {
 }
 
 // objectsRead returns the objects with routes that the configuration grants something. Those of
-// other namespaces are not watched, see [customresources.Ungranted]: the status of the router has
+// other namespaces are not watched, see [kubestatus.Ungranted]: the status of the router has
 // them.
 func objectsRead(cfg *config.Config) (all []api.ObjectsStatus) {
 	of := &cfg.CustomResources

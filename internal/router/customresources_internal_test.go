@@ -18,10 +18,9 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/customresources"
+	"github.com/deltarouter/deltarouter/internal/engine"
+	"github.com/deltarouter/deltarouter/internal/kubestatus"
 	"github.com/deltarouter/deltarouter/internal/metrics"
-	"github.com/deltarouter/deltarouter/internal/router/engine"
-	"github.com/deltarouter/deltarouter/internal/router/state"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -38,7 +37,7 @@ customResources: {routes: {namespaces: [ns], sources: [maps], sinks: [out]}}
 `
 
 // planOf makes a plan of a file and objects. Each check of the sink takes some time.
-func planOf(t *testing.T, path string, o *objectRoutes, takes time.Duration, objects ...*customresources.Object) (*compile.Plan, compile.Components) {
+func planOf(t *testing.T, path string, o *objectRoutes, takes time.Duration, objects ...*kubestatus.Object) (*compile.Plan, compile.Components) {
 	t.Helper()
 	components := compile.Components{Sinks: []plugins.SinkKind{fakekind.Sink{
 		Definition: fakekind.Define("fake"), CheckFunc: func(config.Node) config.Problems { time.Sleep(takes); return nil },
@@ -89,7 +88,7 @@ func TestWork(t *testing.T) {
 		env := &engine.Env{Components: components, Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}
 		signal, changes := make(chan os.Signal), fakeChanges{make(chan struct{}), make(chan time.Duration, 1)}
 		r := &router{Engine: engine.New(env, p), opts: Options{Config: path, Components: components, Log: env.Log, Reload: signal}}
-		r.fromObjects.watcher = customresources.New(customresources.Config{}, nil)
+		r.fromObjects.watcher = kubestatus.New(kubestatus.Config{}, nil)
 		r.fromObjects.changes = changes
 		r.reloads.file, r.reloads.ended = newWatchedFile(path), make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -129,9 +128,9 @@ func TestWork(t *testing.T) {
 }
 
 // objectOf returns a Route with the number as its name and age.
-func objectOf(n, size int) *customresources.Object {
-	return &customresources.Object{
-		Key: customresources.Key{Kind: customresources.Route, Namespace: "ns", Name: fmt.Sprintf("r%04d", n)}, UID: fmt.Sprint(n), Generation: 1,
+func objectOf(n, size int) *kubestatus.Object {
+	return &kubestatus.Object{
+		Key: kubestatus.Key{Kind: kubestatus.Route, Namespace: "ns", Name: fmt.Sprintf("r%04d", n)}, UID: fmt.Sprint(n), Generation: 1,
 		Text: fmt.Appendf(nil, "metadata: {name: r%04d, namespace: ns}\nspec: {from: [maps], to: [out]}\n%s", n, strings.Repeat("# large\n", size/8)),
 	}
 }
@@ -140,7 +139,7 @@ func objectOf(n, size int) *customresources.Object {
 // or beyond a limit. If an object has grown beyond a limit, the former text that runs is saved.
 func TestSavedObjects(t *testing.T) {
 	path, o := fileOf(t), &objectRoutes{}
-	var all []*customresources.Object
+	var all []*kubestatus.Object
 	for n := range 1002 {
 		all = append(all, objectOf(n, 0))
 	}
@@ -148,7 +147,7 @@ func TestSavedObjects(t *testing.T) {
 	strange := objectOf(2000, 0)
 	strange.Namespace = "other"
 	texts := 0
-	saved := func() []customresources.Saved {
+	saved := func() []kubestatus.Saved {
 		t.Helper()
 		p, _ := planOf(t, path, o, 0, append(all, strange)...)
 		o.saved, texts = o.toSave(p), 0
@@ -187,7 +186,7 @@ func TestSavedObjects(t *testing.T) {
 // TestObjectsInStatus shows that the status names the rejected objects of each namespace, and the
 // namespaces whose objects have a grant.
 func TestObjectsInStatus(t *testing.T) {
-	wrong := func(n int) *customresources.Object {
+	wrong := func(n int) *kubestatus.Object {
 		o := objectOf(n, 0)
 		o.Text = fmt.Appendf(nil, "metadata: {name: r%04d, namespace: ns}\nspec: {from: [mops], to: [out]}\n", n)
 		return o
@@ -249,7 +248,7 @@ func TestObjectsInState(t *testing.T) {
 	former := bad.Text
 	bad.Text = []byte(strings.Replace(string(bad.Text), "maps", "mops", 1))
 	text, err := json.Marshal(map[string]any{
-		"Objects": []*customresources.Object{good, bad}, "Accepted": map[string][]byte{
+		"Objects": []*kubestatus.Object{good, bad}, "Accepted": map[string][]byte{
 			"ns\x00" + good.Key.String() + "\x00" + good.UID: good.Text, "ns\x00" + bad.Key.String() + "\x00" + bad.UID: former,
 		},
 	})
@@ -308,7 +307,7 @@ func TestFailedStart(t *testing.T) {
 		if err == nil {
 			t.Fatalf("%s: it starts", c.name)
 		}
-		folder, err := state.Open(config.State{Dir: dir}, nil, state.Shipping{}, opts.Log)
+		folder, err := engine.OpenState(config.State{Dir: dir}, nil, engine.Shipping{}, opts.Log)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
-	"github.com/deltarouter/deltarouter/internal/podevents"
+	"github.com/deltarouter/deltarouter/internal/kubestatus"
 )
 
 // rejections has the fragments with mistakes that the last load of the configuration left out.
@@ -59,10 +59,10 @@ func (r *rejections) checks() (checks []api.Check) {
 
 // conditions returns the conditions for an operator. The problems quote the text of the included
 // files only.
-func (r *rejections) conditions() (all []podevents.Condition) {
+func (r *rejections) conditions() (all []kubestatus.Condition) {
 	r.each(false, func(prefix string, first *compile.Rejected, _ int) {
-		all = append(all, podevents.Condition{
-			Reason: podevents.ConfigRejected, Subject: prefix, Message: fmt.Sprintf("a file of include %q was rejected: %s", prefix, first),
+		all = append(all, kubestatus.Condition{
+			Reason: kubestatus.ConfigRejected, Subject: prefix, Message: fmt.Sprintf("a file of include %q was rejected: %s", prefix, first),
 		})
 	})
 	return all

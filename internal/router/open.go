@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/engine"
 	"github.com/deltarouter/deltarouter/internal/inspect"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
-	"github.com/deltarouter/deltarouter/internal/router/engine"
-	"github.com/deltarouter/deltarouter/internal/router/state"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -66,7 +65,7 @@ func (r *router) open(ctx context.Context) error {
 	r.OnClose("client", func(context.Context) error { r.client.Close(); return nil })
 	if cfg := r.Set.Plan.Config.State; cfg.Dir != "" {
 		if r.State == nil {
-			if r.State, err = state.Open(cfg, r.opts.Dependencies.Disk, r.opts.term.shipping(), r.Log); err != nil {
+			if r.State, err = engine.OpenState(cfg, r.opts.Dependencies.Disk, r.opts.term.shipping(), r.Log); err != nil {
 				return err
 			}
 		}
@@ -91,7 +90,7 @@ func (r *router) open(ctx context.Context) error {
 	delivering.OwnedMemory, delivering.OwnedKeys, delivering.OwnedObjects = ownedMemory, ownedKeys, ownedObjects
 	if r.State != nil {
 		delivering.DeadLetters = r.State.Letters
-		delivering.MaxDisk = int64(r.Set.Plan.Config.State.MaxSize) / state.SpillShare
+		delivering.MaxDisk = int64(r.Set.Plan.Config.State.MaxSize) / engine.SpillShare
 		delivering.OwnedDisk = delivering.MaxDisk / ownedSpill
 	}
 	if err := r.OpenPipeline(delivering); err != nil {

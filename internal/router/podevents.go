@@ -7,7 +7,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/podevents"
+	"github.com/deltarouter/deltarouter/internal/kubestatus"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -18,7 +18,7 @@ const eventInterval = 5 * time.Second
 
 // podEvents creates Kubernetes Events on the pod of the router. All methods of nil do nothing.
 type podEvents struct {
-	reporter *podevents.Reporter
+	reporter *kubestatus.Reporter
 	log      *slog.Logger
 	failure  string // the last one that was logged
 }
@@ -29,13 +29,13 @@ func newPodEvents(cluster config.Cluster, client *informer.Client, opts Options)
 	if !cluster.Events {
 		return nil
 	}
-	pod, ok := podevents.PodFromEnv()
+	pod, ok := kubestatus.PodFromEnv()
 	if !ok {
 		opts.Log.Warn("no Kubernetes Events are created (cluster.events), because POD_NAMESPACE and POD_NAME are not set: set them from metadata.namespace and metadata.name of the pod")
 		return nil
 	}
 	api := &plugins.API{URL: client.Host(), Client: client.HTTP()}
-	return &podEvents{reporter: podevents.New(pod, api, opts.clock().Now), log: opts.Log}
+	return &podEvents{reporter: kubestatus.NewPodEvents(pod, api, opts.clock().Now), log: opts.Log}
 }
 
 // rejected reports that the router does not start, and why.
@@ -43,20 +43,20 @@ func (e *podEvents) rejected(ctx context.Context, problems config.Problems) {
 	if e == nil {
 		return
 	}
-	e.report(ctx, []podevents.Condition{
-		{Reason: podevents.ConfigRejected, Message: "the configuration was rejected, and the router does not start: " + firstOf(textsOf(problems))},
+	e.report(ctx, []kubestatus.Condition{
+		{Reason: kubestatus.ConfigRejected, Message: "the configuration was rejected, and the router does not start: " + firstOf(textsOf(problems))},
 	})
 }
 
 // observe records the counts at the start, such as those of restored routes.
-func (e *podEvents) observe(conditions []podevents.Condition) {
+func (e *podEvents) observe(conditions []kubestatus.Condition) {
 	if e != nil {
 		e.reporter.Observe(conditions)
 	}
 }
 
 // run reports conditions until ctx is done.
-func (e *podEvents) run(ctx context.Context, conditions func() []podevents.Condition) {
+func (e *podEvents) run(ctx context.Context, conditions func() []kubestatus.Condition) {
 	if e == nil {
 		return
 	}
@@ -73,7 +73,7 @@ func (e *podEvents) run(ctx context.Context, conditions func() []podevents.Condi
 }
 
 // report logs each failure once, as long as it is the same.
-func (e *podEvents) report(ctx context.Context, conditions []podevents.Condition) {
+func (e *podEvents) report(ctx context.Context, conditions []kubestatus.Condition) {
 	err := e.reporter.Report(ctx, conditions)
 	switch {
 	case ctx.Err() != nil:
@@ -85,7 +85,7 @@ func (e *podEvents) report(ctx context.Context, conditions []podevents.Condition
 		return
 	}
 	e.failure = err.Error()
-	if errors.Is(err, podevents.ErrForbidden) {
+	if errors.Is(err, kubestatus.ErrForbidden) {
 		e.log.Warn("no Kubernetes Events are created: the router may not create events in the namespace of its pod; grant it, or remove cluster.events", "err", err)
 		return
 	}
@@ -94,29 +94,29 @@ func (e *podEvents) report(ctx context.Context, conditions []podevents.Condition
 
 // conditions returns the conditions for an operator. The reason for the pause of a route and the
 // errors of dead letters are left out, because handlers write them, and they may repeat objects.
-func (r *router) conditions() (all []podevents.Condition) {
+func (r *router) conditions() (all []kubestatus.Condition) {
 	if c := r.reloads.check(); !c.OK {
-		all = append(all, podevents.Condition{Reason: podevents.ConfigRejected, Message: c.Message})
+		all = append(all, kubestatus.Condition{Reason: kubestatus.ConfigRejected, Message: c.Message})
 	}
 	all = append(all, r.rejected.conditions()...)
 	all = append(all, r.unfit.conditions()...)
 	for _, s := range r.Factory.Statuses() {
 		if s.Refused {
-			all = append(all, podevents.Condition{
-				Reason: podevents.SourceRefused, Subject: s.Source, Message: fmt.Sprintf("source %q receives no changes: %s", s.Source, s.Reason),
+			all = append(all, kubestatus.Condition{
+				Reason: kubestatus.SourceRefused, Subject: s.Source, Message: fmt.Sprintf("source %q receives no changes: %s", s.Source, s.Reason),
 			})
 		}
 	}
 	for _, route := range r.Pipeline.Status() {
 		if route.Paused != "" {
-			all = append(all, podevents.Condition{
-				Reason: podevents.RoutePaused, Subject: route.ID,
+			all = append(all, kubestatus.Condition{
+				Reason: kubestatus.RoutePaused, Subject: route.ID,
 				Message: fmt.Sprintf("route %q is paused, and its deltas wait: router status shows the reason, router resume continues it", route.Name),
 			})
 		}
 		if n := r.Metrics.CountDeadLettered(route.Name); n > 0 {
-			all = append(all, podevents.Condition{
-				Reason: podevents.DeadLetters, Subject: route.ID, Count: n,
+			all = append(all, kubestatus.Condition{
+				Reason: kubestatus.DeadLetters, Subject: route.ID, Count: n,
 				Message: fmt.Sprintf("deltas of route %q that could not be delivered since the router started: %.0f; router dlq list shows those that are kept", route.Name, n),
 			})
 		}

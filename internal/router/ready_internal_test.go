@@ -3,7 +3,7 @@ package router
 import (
 	"testing"
 
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 

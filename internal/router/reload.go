@@ -9,12 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/config/files"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/engine"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
-	"github.com/deltarouter/deltarouter/internal/router/engine"
-	"github.com/deltarouter/deltarouter/internal/router/state"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -369,7 +368,7 @@ func (r *router) swap(ctx context.Context, next *engine.Set, change *pipeline.Ch
 // forget removes the state that the configuration no longer names.
 func (r *router) forget(ctx context.Context) {
 	if r.State == nil {
-		r.Memories.Keep(state.Remembering(r.Set.Plan.Config))
+		r.Memories.Keep(engine.Remembering(r.Set.Plan.Config))
 		return
 	}
 	// the error is logged

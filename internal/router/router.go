@@ -16,14 +16,13 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/allowance"
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/engine"
 	"github.com/deltarouter/deltarouter/internal/inspect"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
-	"github.com/deltarouter/deltarouter/internal/router/engine"
-	"github.com/deltarouter/deltarouter/internal/router/state"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -177,7 +176,7 @@ func open(ctx context.Context, opts Options, first *reading) (_ *router, err err
 	env := opts.env()
 	var early *probes
 	var objects objectRoutes
-	var saved *state.State
+	var saved *engine.State
 	if cfg := first.cfg; cfg != nil {
 		if len(first.mistakes) == 0 {
 			early = startProbes(ctx, cfg, env.Metrics, &opts)

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/engine"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/internal/fleet"
 	"github.com/deltarouter/deltarouter/internal/fleet/election"
@@ -18,10 +20,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fleet/roster"
 	"github.com/deltarouter/deltarouter/internal/fleet/work"
 	"github.com/deltarouter/deltarouter/internal/inspect"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/metrics"
-	"github.com/deltarouter/deltarouter/internal/router/engine"
-	"github.com/deltarouter/deltarouter/internal/router/state"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -83,7 +82,7 @@ func (s *standby) open(ctx context.Context) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("state.dir: %w", fileerr.Explain(err))
 	}
-	path := filepath.Join(dir, state.File)
+	path := filepath.Join(dir, engine.StateFile)
 	if s.db, err = checkpoint.Open(checkpoint.Config{Path: path, MaxSize: int64(s.cfg.State.MaxSize), Log: s.log}); err != nil {
 		return fmt.Errorf("state.dir: %w", err)
 	}

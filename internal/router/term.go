@@ -7,7 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/engine"
 	"github.com/deltarouter/deltarouter/internal/fleet/deadletters"
 	"github.com/deltarouter/deltarouter/internal/fleet/election"
 	"github.com/deltarouter/deltarouter/internal/fleet/fence"
@@ -16,11 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fleet/roster"
 	"github.com/deltarouter/deltarouter/internal/fleet/work"
 	"github.com/deltarouter/deltarouter/internal/inspect"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
-	"github.com/deltarouter/deltarouter/internal/router/engine"
-	"github.com/deltarouter/deltarouter/internal/router/state"
 )
 
 // The causes for the end of a term.
@@ -60,11 +59,11 @@ func (t *term) permit() func() bool {
 
 // shipping returns the settings of the state file by which the standbys get its transactions. The
 // caller opens the state with them.
-func (t *term) shipping() state.Shipping {
+func (t *term) shipping() engine.Shipping {
 	if t == nil {
-		return state.Shipping{}
+		return engine.Shipping{}
 	}
-	return state.Shipping{DB: t.db.Swap(nil), Shipped: t.shipper.Ship, Confirm: t.shipper.Confirm, Term: t.cuts.Term()}
+	return engine.Shipping{DB: t.db.Swap(nil), Shipped: t.shipper.Ship, Confirm: t.shipper.Confirm, Term: t.cuts.Term()}
 }
 
 // close closes the state file, if the router has not opened the state.
@@ -137,7 +136,7 @@ func (t *term) serve(ctx context.Context, all *sync.WaitGroup, r *router) {
 }
 
 // ship publishes the transactions of the state file until ctx is done or another member leads.
-func (t *term) ship(ctx context.Context, s *state.State) {
+func (t *term) ship(ctx context.Context, s *engine.State) {
 	for {
 		err := t.shipper.Run(ctx, s.DB(), t.cuts, t.before)
 		switch {

@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/engine"
+	"github.com/deltarouter/deltarouter/internal/kubestatus"
 	"github.com/deltarouter/deltarouter/internal/metrics"
-	"github.com/deltarouter/deltarouter/internal/podevents"
-	"github.com/deltarouter/deltarouter/internal/router/state"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -42,9 +42,9 @@ func (u *unfit) checks() (checks []api.Check) {
 }
 
 // conditions returns the conditions for an operator.
-func (u *unfit) conditions() (all []podevents.Condition) {
+func (u *unfit) conditions() (all []kubestatus.Condition) {
 	for _, one := range u.all() {
-		all = append(all, podevents.Condition{Reason: podevents.ConfigRejected, Subject: one.Route.Name, Message: "route " + one.Route.Name + ": " + one.String()})
+		all = append(all, kubestatus.Condition{Reason: kubestatus.ConfigRejected, Subject: one.Route.Name, Message: "route " + one.Route.Name + ": " + one.String()})
 	}
 	return all
 }
@@ -108,7 +108,7 @@ func leavesOut(cfg *config.Config) func(route string) bool {
 	if cfg.State.Dir == "" {
 		return nil
 	}
-	if _, err := os.Stat(filepath.Join(cfg.State.Dir, state.File)); err != nil {
+	if _, err := os.Stat(filepath.Join(cfg.State.Dir, engine.StateFile)); err != nil {
 		return nil
 	}
 	return func(string) bool { return true }

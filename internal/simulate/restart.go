@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
-	"github.com/deltarouter/deltarouter/internal/router/state"
+	"github.com/deltarouter/deltarouter/internal/engine"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -20,7 +20,7 @@ func (t *Trial) openState(seen <-chan struct{}) (err error) {
 		return nil
 	}
 	e := t.e
-	if e.State, err = state.Open(config.State{Dir: t.scene.Dir, MaxSize: trialSize}, nil, state.Shipping{}, e.Log); err != nil {
+	if e.State, err = engine.OpenState(config.State{Dir: t.scene.Dir, MaxSize: trialSize}, nil, engine.Shipping{}, e.Log); err != nil {
 		return err
 	}
 	e.State.AllAtOnce, e.Seen = true, seen

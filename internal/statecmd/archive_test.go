@@ -18,7 +18,7 @@ import (
 // FuzzExport reads files with arbitrary damage, and foreign ones: each is exported or an error, and
 // none is changed.
 func FuzzExport(f *testing.F) {
-	good, err := os.ReadFile("../router/state/testdata/format7/state.db")
+	good, err := os.ReadFile("../engine/testdata/format7/state.db")
 	must.Succeed(f, err)
 	f.Add(uint32(0), []byte{}, uint32(len(good)))
 	f.Add(uint32(0), []byte("text"), uint32(4))

@@ -29,7 +29,7 @@ import (
 var update = flag.Bool("update", false, "write the goldens of testdata")
 
 // fixture is a state folder with every kind of content.
-const fixture = "../router/state/testdata/format7"
+const fixture = "../engine/testdata/format7"
 
 // stateOf returns a folder with a copy of the fixture's state file.
 func stateOf(t *testing.T) (dir string) {

@@ -42,7 +42,10 @@ var allowed = map[string][]string{
 	"internal/tlsfiles": {"pkg/config"},
 	"internal/kubehttp": {},
 	// Kubernetes Events on the pod of the router.
-	"internal/podevents": {"internal/kubehttp", "internal/printable", "pkg/plugins"},
+	"internal/kubestatus": {
+		"internal/backoff", "internal/crds", "internal/fileerr", "internal/kubehttp", "internal/manifest", "internal/metrics",
+		"internal/printable", "pkg/authz", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
+	},
 
 	"internal/recording": {"internal/rawjson"},
 	// The failed calls of guests, in dead letters.
@@ -111,7 +114,7 @@ var allowed = map[string][]string{
 	"internal/checkpoint/frame": {"internal/checkpoint/statefile"},
 	// The command router state.
 	"internal/statecmd": {
-		"internal/checkpoint", "internal/checkpoint/folder", "internal/cli", "internal/fileerr", "internal/inspect/api",
+		"internal/api", "internal/checkpoint", "internal/checkpoint/folder", "internal/cli", "internal/fileerr",
 		"internal/printable", "pkg/config", "pkg/event", "pkg/informer",
 	},
 	"internal/checkpoint/folder":    {"internal/fileerr"},
@@ -273,12 +276,9 @@ var allowed = map[string][]string{
 		"internal/pipeline/deliver", "internal/pipeline/route", "internal/pipeline/rules", "internal/pipeline/spec",
 		"internal/timer", "internal/trace", "pkg/event", "pkg/filters", "pkg/plugins",
 	},
-	"internal/inspect/api": {
-		"internal/access", "internal/fileerr", "internal/listener", "internal/metrics", "pkg/authz", "pkg/event",
-	},
+	"internal/api": {"internal/access", "internal/fileerr", "internal/metrics", "pkg/authz", "pkg/event"},
 	// The rights of the users of the API, and the addresses that it listens on.
-	"internal/access":   {"internal/printable", "pkg/authz"},
-	"internal/listener": {"internal/fileerr"},
+	"internal/access": {"internal/printable", "pkg/authz"},
 
 	// From a configuration to a running router, in layers. None of them knows a kind of plugin:
 	// cmd/router passes the kinds to them.
@@ -297,52 +297,42 @@ var allowed = map[string][]string{
 	},
 	"internal/check": {
 		"internal/cel/schema", "internal/compile", "internal/config/files", "internal/crds", "internal/fleet", "internal/kept",
-		"internal/kv", "internal/metrics", "internal/otlpconn", "internal/podevents", "internal/rbac", "internal/timer",
+		"internal/kubestatus", "internal/kv", "internal/metrics", "internal/otlpconn", "internal/rbac", "internal/timer",
 		"pkg/authz", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/inspect": {
-		"internal/access", "internal/cel", "internal/cel/explain", "internal/checkpoint", "internal/compile", "internal/explain",
-		"internal/fleet/lookup", "internal/inspect/api", "internal/kept", "internal/metrics", "internal/pipeline",
+		"internal/access", "internal/api", "internal/cel", "internal/cel/explain", "internal/checkpoint", "internal/compile",
+		"internal/explain", "internal/fleet/lookup", "internal/kept", "internal/metrics", "internal/pipeline",
 		"internal/pipeline/chain", "internal/rawjson", "internal/timer", "pkg/authz", "pkg/config", "pkg/event", "pkg/index",
 		"pkg/informer", "pkg/plugins",
 	},
 
 	// The running router. An engine moves deltas through the runtime set of a configuration; the
 	// router adds the API and the file; a simulation injects changes like those of an API server.
-	"internal/router/watches": {
-		"internal/cel", "internal/checkpoint", "internal/compile", "internal/inspect", "internal/metrics", "internal/pipeline",
-		"internal/timer", "pkg/config", "pkg/event", "pkg/index", "pkg/informer",
-	},
-	"internal/router/state": {
-		"internal/checkpoint", "internal/compile", "internal/fileerr", "internal/fingerprint", "internal/inspect/api",
-		"internal/kv", "internal/metrics", "internal/pipeline", "internal/router/watches", "internal/timer", "pkg/config",
-		"pkg/event", "pkg/informer", "pkg/plugins",
-	},
-	"internal/router/engine": {
-		"internal/access", "internal/allowance", "internal/cel", "internal/compile", "internal/fileerr", "internal/fleet/fence",
-		"internal/fleet/work", "internal/inspect", "internal/inspect/api", "internal/metrics", "internal/pipeline",
-		"internal/router/state", "internal/router/watches", "internal/timer", "internal/tlsfiles", "pkg/config", "pkg/event",
+	"internal/engine": {
+		"internal/access", "internal/allowance", "internal/api", "internal/cel", "internal/checkpoint", "internal/compile",
+		"internal/fileerr", "internal/fingerprint", "internal/fleet/fence", "internal/fleet/work", "internal/inspect",
+		"internal/kv", "internal/metrics", "internal/pipeline", "internal/timer", "internal/tlsfiles", "pkg/config", "pkg/event",
 		"pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router/worker": {
-		"internal/backoff", "internal/checkpoint", "internal/compile", "internal/config/files", "internal/fleet",
-		"internal/fleet/consume", "internal/fleet/deadletters", "internal/fleet/lookup", "internal/fleet/owner",
-		"internal/fleet/roster", "internal/fleet/values", "internal/fleet/work", "internal/inspect", "internal/inspect/api",
-		"internal/metrics", "internal/oci/lockfile", "internal/pipeline", "internal/router/engine", "internal/router/state",
-		"internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
+		"internal/api", "internal/backoff", "internal/checkpoint", "internal/compile", "internal/config/files", "internal/engine",
+		"internal/fleet", "internal/fleet/consume", "internal/fleet/deadletters", "internal/fleet/lookup", "internal/fleet/owner",
+		"internal/fleet/roster", "internal/fleet/values", "internal/fleet/work", "internal/inspect", "internal/metrics",
+		"internal/oci/lockfile", "internal/pipeline", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router": {
-		"internal/access", "internal/allowance", "internal/checkpoint", "internal/compile", "internal/config/files",
-		"internal/customresources", "internal/fileerr", "internal/fleet", "internal/fleet/deadletters", "internal/fleet/election",
-		"internal/fleet/fence", "internal/fleet/lookup", "internal/fleet/replica", "internal/fleet/roster", "internal/fleet/work",
-		"internal/inspect", "internal/inspect/api", "internal/metrics", "internal/oci/lockfile", "internal/pipeline",
-		"internal/podevents", "internal/printable", "internal/router/engine", "internal/router/state", "internal/timer",
-		"internal/tlsfiles", "internal/trace", "internal/trace/export", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
+		"internal/access", "internal/allowance", "internal/api", "internal/checkpoint", "internal/compile",
+		"internal/config/files", "internal/engine", "internal/fileerr", "internal/fleet", "internal/fleet/deadletters",
+		"internal/fleet/election", "internal/fleet/fence", "internal/fleet/lookup", "internal/fleet/replica",
+		"internal/fleet/roster", "internal/fleet/work", "internal/inspect", "internal/kubestatus", "internal/metrics",
+		"internal/oci/lockfile", "internal/pipeline", "internal/printable", "internal/timer", "internal/tlsfiles",
+		"internal/trace", "internal/trace/export", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/simulate": {
-		"internal/checkpoint", "internal/compile", "internal/config/files", "internal/inspect", "internal/metrics",
-		"internal/pipeline", "internal/rawjson", "internal/recording", "internal/router/engine", "internal/router/state",
-		"internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
+		"internal/checkpoint", "internal/compile", "internal/config/files", "internal/engine", "internal/inspect",
+		"internal/metrics", "internal/pipeline", "internal/rawjson", "internal/recording", "internal/timer", "pkg/config",
+		"pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	// For authors of handlers: one handler alone, and the build of its source.
 	"internal/solo": {
@@ -357,32 +347,27 @@ var allowed = map[string][]string{
 	},
 	"internal/cases": {"internal/compile", "internal/fileerr", "internal/simulate", "pkg/config", "pkg/event"},
 	"internal/cli": {
-		"internal/config/files", "internal/fileerr", "internal/inspect/api", "internal/manifest", "internal/printable",
-		"internal/remote", "internal/similar", "internal/terminal", "pkg/config",
+		"internal/api", "internal/config/files", "internal/fileerr", "internal/manifest", "internal/printable", "internal/remote",
+		"internal/similar", "internal/terminal", "pkg/config",
 	},
 	// The way from the command line to a router in a cluster.
-	"internal/remote":   {"internal/fileerr", "internal/inspect/api", "internal/kubehttp"},
+	"internal/remote":   {"internal/api", "internal/fileerr", "internal/kubehttp"},
 	"internal/terminal": {"internal/printable"},
 	"internal/version":  {},
 	// The output of router get.
-	"internal/listing": {"internal/inspect/api", "internal/manifest", "internal/printable", "internal/similar"},
-	"internal/customresources": {
-		"internal/backoff", "internal/crds", "internal/fileerr", "internal/kubehttp", "internal/manifest", "internal/metrics",
-		"internal/printable", "pkg/authz", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
-	},
+	"internal/listing": {"internal/api", "internal/manifest", "internal/printable", "internal/similar"},
 	// The output of router crds.
 	"internal/crds": {"internal/config/scalar", "internal/config/tags", "internal/manifest", "pkg/config"},
 	// Templates that the router writes out, and the sources of the SDKs beside them.
 	"internal/scaffold": {"internal/fileerr", "internal/similar", "sdk"},
 	"sdk":               {},
 	"cmd/router": {
-		"internal/cases", "internal/check", "internal/checkpoint", "internal/cli", "internal/compile",
+		"internal/api", "internal/cases", "internal/check", "internal/checkpoint", "internal/cli", "internal/compile",
 		"internal/config/reference", "internal/crds", "internal/emit", "internal/explain", "internal/fileerr",
-		"internal/gclimits", "internal/inspect/api", "internal/lines", "internal/listing", "internal/plugincmd",
-		"internal/printable", "internal/rbac", "internal/recording", "internal/remote", "internal/router",
-		"internal/router/worker", "internal/scaffold", "internal/simulate", "internal/statecmd", "internal/terminal",
-		"internal/toolchain", "internal/version", "pkg/config", "pkg/informer", "pkg/plugins", "pkg/plugins/*",
-		// for router version,
+		"internal/gclimits", "internal/lines", "internal/listing", "internal/plugincmd", "internal/printable", "internal/rbac",
+		"internal/recording", "internal/remote", "internal/router", "internal/router/worker", "internal/scaffold",
+		"internal/simulate", "internal/statecmd", "internal/terminal", "internal/toolchain", "internal/version", "pkg/config",
+		"pkg/informer", "pkg/plugins", "pkg/plugins/*", // for router version,
 	},
 
 	// The SDK of native plugins shares the generated code with the router, and nothing else.
@@ -419,7 +404,7 @@ var homes = map[string][]string{
 	"oras.land/oras-go":                   {"internal/oci"},
 	"gopkg.in/yaml.v3":                    {"pkg/config", "internal/config/yamlfile"},
 	"sigs.k8s.io/yaml":                    {"internal/manifest"},
-	"github.com/prometheus/client_golang": {"internal/metrics", "internal/inspect/api"},
+	"github.com/prometheus/client_golang": {"internal/metrics", "internal/api"},
 	"github.com/tidwall":                  {},
 	"github.com/pkg/errors":               {},
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
+	"github.com/deltarouter/deltarouter/internal/api"
 )
 
 // patience bounds the wait for an answer of the API.

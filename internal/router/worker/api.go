@@ -5,11 +5,11 @@ import (
 	"errors"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/api"
+	"github.com/deltarouter/deltarouter/internal/engine"
 	"github.com/deltarouter/deltarouter/internal/fleet/roster"
 	"github.com/deltarouter/deltarouter/internal/fleet/work"
 	"github.com/deltarouter/deltarouter/internal/inspect"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
-	"github.com/deltarouter/deltarouter/internal/router/engine"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 

@@ -14,7 +14,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/engine"
 	"github.com/deltarouter/deltarouter/internal/fleet"
 	"github.com/deltarouter/deltarouter/internal/fleet/consume"
 	"github.com/deltarouter/deltarouter/internal/fleet/lookup"
@@ -22,11 +24,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fleet/roster"
 	"github.com/deltarouter/deltarouter/internal/fleet/values"
 	"github.com/deltarouter/deltarouter/internal/fleet/work"
-	"github.com/deltarouter/deltarouter/internal/inspect/api"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
-	"github.com/deltarouter/deltarouter/internal/router/engine"
-	"github.com/deltarouter/deltarouter/internal/router/state"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -164,7 +163,7 @@ func (w *worker) openSet(ctx context.Context) error {
 		w.onClose(func(context.Context) error { client.Close(); return nil })
 		w.env.API = &plugins.API{URL: client.Host(), Client: client.HTTP()}
 	}
-	w.env.Memories = state.NewMemories(nil, w.env.Clock)
+	w.env.Memories = engine.NewMemories(nil, w.env.Clock)
 	w.env.Memories.Share(func(handler string) (plugins.KV, error) { return w.values.Open(ctx, handler) })
 	w.env.Lookup = func(handler string) plugins.Lookup { return lookup.Remote(w.conn, handler) }
 	// the kv of handlers is in a bucket that the leader makes
