@@ -11,7 +11,6 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/cli"
-	"github.com/deltarouter/deltarouter/internal/terminal"
 )
 
 // dlqCommand is about the dead letters of the running router.
@@ -142,7 +141,7 @@ func (d *dlq) list(ctx context.Context) error {
 
 // reason makes one line of an error, which is short on a terminal.
 func (d *dlq) reason(text string) string {
-	if terminal.Is(d.Out) {
+	if cli.IsTerminal(d.Out) {
 		return short(text)
 	}
 	return strings.Join(strings.Fields(text), " ")

@@ -6,17 +6,16 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/printable"
-	"github.com/deltarouter/deltarouter/internal/terminal"
 )
 
 // startProgress shows the progress of a command on standard error, if that is a terminal. The
 // command writes to the returned streams instead of its own, and calls Stop.
-func startProgress(s cli.Streams, what string) (cli.Streams, *terminal.Progress) {
+func startProgress(s cli.Streams, what string) (cli.Streams, *cli.Progress) {
 	out := s.Err
 	if e, ok := out.(*printable.Escaper); ok {
 		out = e.Unwrap()
 	}
-	p := terminal.StartProgress(out, what)
+	p := cli.StartProgress(out, what)
 	if p == nil {
 		return s, nil
 	}
@@ -28,7 +27,7 @@ func startProgress(s cli.Streams, what string) (cli.Streams, *terminal.Progress)
 type readProgress struct {
 	io.Reader
 
-	progress   *terminal.Progress
+	progress   *cli.Progress
 	done, size int64
 }
 
@@ -36,7 +35,7 @@ type readProgress struct {
 // reader is. Readers of smaller ones have most of them in their buffers.
 const leastSize = 4 << 20
 
-func newReadProgress(file *os.File, p *terminal.Progress) *readProgress {
+func newReadProgress(file *os.File, p *cli.Progress) *readProgress {
 	r := &readProgress{Reader: file, progress: p}
 	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() && info.Size() >= leastSize {
 		r.size = info.Size()

@@ -10,7 +10,6 @@ import (
 	"github.com/deltarouter/deltarouter/internal/cli"
 	"github.com/deltarouter/deltarouter/internal/explain"
 	"github.com/deltarouter/deltarouter/internal/printable"
-	"github.com/deltarouter/deltarouter/internal/terminal"
 )
 
 // tapCommand shows the deltas of the running router.
@@ -29,7 +28,7 @@ with a condition, the line says since when it holds, or since when the object is
 			var q api.TapQuery
 			var color string
 			r.AddFlags(f)
-			f.ChoiceVar(&color, "color", terminal.Auto, terminal.Modes(), "colours; auto: on a terminal, unless NO_COLOR is set")
+			f.ChoiceVar(&color, "color", cli.ColorAuto, cli.ColorModes(), "colours; auto: on a terminal, unless NO_COLOR is set")
 			f.StringVar(&q.Route, "route", "", "`ROUTE` only this route")
 			f.BoolVar(&q.Rejected, "rejected", false, "also the deltas that a route rejects, with the first test that fails")
 			return func(ctx context.Context, s cli.Streams, _ []string) error {
@@ -37,7 +36,7 @@ with a condition, the line says since when it holds, or since when the object is
 				if err := r.Connect(ctx); err != nil {
 					return err
 				}
-				paint := terminal.NewPaint(s.Raw, color)
+				paint := cli.NewPaint(s.Raw, color)
 				err := r.Client.Tap(ctx, q, func(t api.Tapped) error { return showTapped(r, paint, &t) })
 				if ctx.Err() != nil {
 					return nil
@@ -49,7 +48,7 @@ with a condition, the line says since when it holds, or since when the object is
 }
 
 // showTapped prints one line.
-func showTapped(r *cli.Remote, paint terminal.Paint, t *api.Tapped) error {
+func showTapped(r *cli.Remote, paint cli.Paint, t *api.Tapped) error {
 	if r.Output == "json" {
 		return json.NewEncoder(r.Out).Encode(t)
 	}
@@ -57,12 +56,12 @@ func showTapped(r *cli.Remote, paint terminal.Paint, t *api.Tapped) error {
 		cli.Printf(r.Out, "… %d more\n", t.Missed)
 	}
 	// The colours are control characters of our own, so each part is cleaned by itself.
-	part := func(c terminal.Color, text string) string { return paint.Text(c, printable.Line(text)) }
-	key := part(terminal.Bold, t.Key)
+	part := func(c cli.Color, text string) string { return paint.Text(c, printable.Line(text)) }
+	key := part(cli.Bold, t.Key)
 	if t.Event != "" {
 		key += part("", " ("+t.Event+")")
 	}
-	_, err := fmt.Fprintf(r.Raw, "%s %s %s %s  %s: %s%s\n", part(terminal.Faint, t.Time.Local().Format("15:04:05.000")), part(opColors[t.Op], t.Op),
+	_, err := fmt.Fprintf(r.Raw, "%s %s %s %s  %s: %s%s\n", part(cli.Faint, t.Time.Local().Format("15:04:05.000")), part(opColors[t.Op], t.Op),
 		part("", t.Source), key, part("", t.Route), part(verdictColors[t.Verdict], t.Verdict), part("", detail(t)))
 	return err
 }
@@ -89,12 +88,12 @@ func detail(t *api.Tapped) (text string) {
 
 // The colours of ops and verdicts. Those that are not here have none.
 var (
-	opColors = map[string]terminal.Color{
-		"added": terminal.Green, "updated": terminal.Cyan, "deleted": terminal.Red, "deselected": terminal.Red,
+	opColors = map[string]cli.Color{
+		"added": cli.Green, "updated": cli.Cyan, "deleted": cli.Red, "deselected": cli.Red,
 	}
-	verdictColors = map[string]terminal.Color{
-		explain.Matches: terminal.Green, explain.Holds: terminal.Green, explain.MatchesNot: terminal.Faint, explain.HoldsNot: terminal.Faint,
-		explain.MatchFails: terminal.Red, explain.GivenUp: terminal.Red, explain.Suppressed: terminal.Yellow,
+	verdictColors = map[string]cli.Color{
+		explain.Matches: cli.Green, explain.Holds: cli.Green, explain.MatchesNot: cli.Faint, explain.HoldsNot: cli.Faint,
+		explain.MatchFails: cli.Red, explain.GivenUp: cli.Red, explain.Suppressed: cli.Yellow,
 	}
 )
 

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 
 	"github.com/deltarouter/deltarouter/internal/printable"
-	"github.com/deltarouter/deltarouter/internal/terminal"
 )
 
 // Logging is the level and the format of the log. Without -log-format the format is text on a
@@ -50,7 +49,7 @@ func (l Logging) New(w io.Writer) *slog.Logger {
 	if e, ok := w.(*printable.Escaper); ok {
 		w = e.Unwrap()
 	}
-	if l.format == "text" || l.format == "" && terminal.Is(w) {
+	if l.format == "text" || l.format == "" && IsTerminal(w) {
 		return slog.New(slog.NewTextHandler(printable.Writer(w), opts))
 	}
 	return slog.New(slog.NewJSONHandler(printable.Writer(w), opts))

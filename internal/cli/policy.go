@@ -1,5 +1,6 @@
 // Package cli has the shared parts of the router's commands: the table of commands with its help
-// and completion, flags, printing, and the connection to a running router.
+// and completion, flags, printing, colours and progress in a terminal, and the connection to a
+// running router.
 package cli
 
 import (

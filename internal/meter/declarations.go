@@ -96,7 +96,7 @@ func (m *module) importSection(s *reader) {
 		if !s.ok() {
 			return
 		}
-		im.Kind = ImportKind(s.b[at-s.start])
+		im.Kind = importKind(s.b[at-s.start])
 		m.imports = append(m.imports, im)
 	}
 }

@@ -40,8 +40,8 @@
 // # The stack
 //
 // Metering chooses functions and types, as few as it can, so that each cycle of calls contains a
-// chosen function or a call by a chosen type, see package cycles. Functions that call by a chosen
-// type count as chosen from here on.
+// chosen function or a call by a chosen type, see cycles.go. Functions that call by a chosen type
+// count as chosen from here on.
 //
 // A tracked function adds an estimate of its frame to Stack at its entry, and subtracts it at its
 // end. Tracked are the chosen functions, those that call the host, and those whose frame, with the

@@ -3,8 +3,6 @@ package meter
 import (
 	"bytes"
 	"slices"
-
-	"github.com/deltarouter/deltarouter/internal/meter/cycles"
 )
 
 // Functions are rewritten callees first, so that the properties of a called function are known,
@@ -71,7 +69,7 @@ func newGraph(m *module, bodies []reader) *graph {
 	for i := range m.types {
 		g.chosen[len(m.funcs)+i] = m.strangers()
 	}
-	g.order = cycles.Choose(g.edges, g.chosen)
+	g.order = choose(g.edges, g.chosen)
 	return g
 }
 
@@ -194,7 +192,7 @@ func (f *facts) chosenTarget(function int) bool {
 // no table of a guest.
 func (m *module) strangers() bool {
 	return slices.ContainsFunc(m.imports, func(im Import) bool {
-		return im.Kind == ImportTable || im.Kind == ImportGlobal || bytes.IndexByte(im.Results, typeFuncref) >= 0
+		return im.Kind == importTable || im.Kind == importGlobal || bytes.IndexByte(im.Results, typeFuncref) >= 0
 	})
 }
 

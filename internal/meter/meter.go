@@ -81,22 +81,22 @@ type Module struct {
 // Import is an import of a module.
 type Import struct {
 	Module, Name    string
-	Kind            ImportKind
+	Kind            importKind
 	Params, Results []byte // of a function: the types of its values, as in the module
 }
 
-// ImportKind is the kind of an import.
-type ImportKind byte
+// importKind is the kind of an import.
+type importKind byte
 
 // The kinds, by their numbers in a module.
 const (
-	ImportFunction ImportKind = iota
-	ImportTable
-	ImportMemory
-	ImportGlobal
+	ImportFunction importKind = iota
+	importTable
+	importMemory
+	importGlobal
 )
 
-func (k ImportKind) String() string {
+func (k importKind) String() string {
 	return [...]string{"function", "table", "memory", "global"}[k]
 }
 
@@ -115,13 +115,13 @@ func (e *FeatureError) Error() string {
 	return fmt.Sprintf("it uses the WebAssembly feature %s%s (offset %#x), which is not enabled: build it for WebAssembly 2.0", e.Feature, where, e.Offset)
 }
 
-// MalformedError reports a malformed module, or one that exceeds a limit.
-type MalformedError struct {
+// malformedError reports a malformed module, or one that exceeds a limit.
+type malformedError struct {
 	Offset int // in the module, bytes
 	Reason string
 }
 
-func (e *MalformedError) Error() string {
+func (e *malformedError) Error() string {
 	return fmt.Sprintf("malformed module: %s (offset %#x)", e.Reason, e.Offset)
 }
 

@@ -20,7 +20,7 @@ func (r *reader) at() int   { return r.start + r.i }
 
 // fail keeps the first fault.
 func (r *reader) fail(offset int, format string, args ...any) {
-	r.failWith(&MalformedError{Offset: offset, Reason: fmt.Sprintf(format, args...)})
+	r.failWith(&malformedError{Offset: offset, Reason: fmt.Sprintf(format, args...)})
 }
 
 func (r *reader) failWith(err error) {

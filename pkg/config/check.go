@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/deltarouter/deltarouter/internal/config/resources"
 	"github.com/deltarouter/deltarouter/internal/config/tags"
 	"github.com/deltarouter/deltarouter/internal/similar"
 )
@@ -398,7 +397,7 @@ func (s *Source) checkExcludeFields(n Node) (problems Problems) {
 // ParseResource splits [group/]version/resource. The error has the cause and the remedy.
 func ParseResource(s string) (group, version, resource string, err error) {
 	wrong := func(text string) (string, string, string, error) {
-		return "", "", "", errors.New(text + resources.Propose(s))
+		return "", "", "", errors.New(text + propose(s))
 	}
 	const form = "must be [group/]version/resource, as in v1/pods or apps/v1/deployments"
 	parts := strings.Split(s, "/")

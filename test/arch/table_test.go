@@ -22,8 +22,8 @@ var allowed = map[string][]string{
 	"pkg/authz":        {},
 	"internal/metrics": {},
 	"pkg/config": {
-		"internal/config/files", "internal/config/resources", "internal/config/scalar", "internal/config/tags",
-		"internal/config/yamlfile", "internal/fileerr", "internal/similar",
+		"internal/config/files", "internal/config/scalar", "internal/config/tags", "internal/config/yamlfile", "internal/fileerr",
+		"internal/similar",
 	},
 	"internal/cel/schema": {"internal/fileerr"},
 	"internal/timer":      {},
@@ -55,7 +55,6 @@ var allowed = map[string][]string{
 	"internal/config/yamlfile":  {"internal/config/files"},
 	"internal/config/tags":      {},
 	"internal/config/scalar":    {},
-	"internal/config/resources": {"internal/similar"},
 	"internal/config/reference": {"internal/config/scalar", "internal/config/tags", "pkg/config"},
 	"internal/addresses":        {},
 	"internal/fileerr":          {},
@@ -176,30 +175,22 @@ var allowed = map[string][]string{
 		"internal/backoff", "internal/callrecord", "internal/circuit", "internal/fields", "internal/fileerr", "pkg/config",
 		"pkg/event", "pkg/plugins", "pkg/plugins/internal/guest/...",
 	},
-	"pkg/plugins/internal/guest/abi": {
-		"internal/printable", "internal/rawjson", "pkg/event", "pkg/plugins", "pkg/plugins/internal/guest/limits",
-	},
+	"pkg/plugins/internal/guest/abi": {"internal/printable", "internal/rawjson", "pkg/config", "pkg/event", "pkg/plugins"},
 	"pkg/plugins/internal/guest/engine": {
 		"internal/callrecord", "internal/fileerr", "internal/lines", "internal/meter", "internal/printable", "pkg/event",
-		"pkg/plugins", "pkg/plugins/internal/guest/abi", "pkg/plugins/internal/guest/host", "pkg/plugins/internal/guest/limits",
-	},
-	"pkg/plugins/internal/guest/fetch": {
-		"internal/addresses", "internal/httpsink", "internal/rawjson", "internal/timer", "pkg/config", "pkg/plugins",
-		"pkg/plugins/internal/guest/abi",
+		"pkg/plugins", "pkg/plugins/internal/guest/abi", "pkg/plugins/internal/guest/host",
 	},
 	"pkg/plugins/internal/guest/host": {
-		"internal/callrecord", "internal/kv", "internal/lines", "internal/meter", "internal/printable", "internal/rawjson",
-		"internal/timer", "pkg/config", "pkg/event", "pkg/plugins", "pkg/plugins/internal/guest/abi",
-		"pkg/plugins/internal/guest/fetch", "pkg/plugins/internal/guest/files", "pkg/plugins/internal/guest/limits",
+		"internal/addresses", "internal/callrecord", "internal/httpsink", "internal/kv", "internal/lines", "internal/meter",
+		"internal/printable", "internal/rawjson", "internal/timer", "pkg/config", "pkg/event", "pkg/plugins",
+		"pkg/plugins/internal/guest/abi", "pkg/plugins/internal/guest/files",
 	},
-	"pkg/plugins/internal/guest/files":  {"internal/fileerr"},
-	"pkg/plugins/internal/guest/limits": {"pkg/config"},
+	"pkg/plugins/internal/guest/files": {"internal/fileerr"},
 	"pkg/plugins/internal/guest/module": {
 		"internal/backoff", "internal/fields", "internal/fileerr", "internal/oci", "internal/oci/lockfile", "internal/tlsfiles",
 		"pkg/config", "pkg/event", "pkg/plugins",
 	},
-	"internal/meter":        {"internal/meter/cycles"},
-	"internal/meter/cycles": {},
+	"internal/meter": {},
 	"pkg/plugins/process": {
 		"internal/backoff", "internal/fields", "internal/kv", "internal/lines", "internal/metrics", "internal/printable",
 		"internal/rawjson", "internal/timer", "pkg/config", "pkg/event", "pkg/plugins", "pkg/plugins/process/...", "proto/...",
@@ -348,12 +339,11 @@ var allowed = map[string][]string{
 	"internal/cases": {"internal/compile", "internal/fileerr", "internal/simulate", "pkg/config", "pkg/event"},
 	"internal/cli": {
 		"internal/api", "internal/config/files", "internal/fileerr", "internal/manifest", "internal/printable", "internal/remote",
-		"internal/similar", "internal/terminal", "pkg/config",
+		"internal/similar", "pkg/config",
 	},
 	// The way from the command line to a router in a cluster.
-	"internal/remote":   {"internal/api", "internal/fileerr", "internal/kubehttp"},
-	"internal/terminal": {"internal/printable"},
-	"internal/version":  {},
+	"internal/remote":  {"internal/api", "internal/fileerr", "internal/kubehttp"},
+	"internal/version": {},
 	// The output of router get.
 	"internal/listing": {"internal/api", "internal/manifest", "internal/printable", "internal/similar"},
 	// The output of router crds.
@@ -366,8 +356,8 @@ var allowed = map[string][]string{
 		"internal/config/reference", "internal/crds", "internal/emit", "internal/explain", "internal/fileerr",
 		"internal/gclimits", "internal/lines", "internal/listing", "internal/plugincmd", "internal/printable", "internal/rbac",
 		"internal/recording", "internal/remote", "internal/router", "internal/router/worker", "internal/scaffold",
-		"internal/simulate", "internal/statecmd", "internal/terminal", "internal/toolchain", "internal/version", "pkg/config",
-		"pkg/informer", "pkg/plugins", "pkg/plugins/*", // for router version,
+		"internal/simulate", "internal/statecmd", "internal/toolchain", "internal/version", "pkg/config", "pkg/informer",
+		"pkg/plugins", "pkg/plugins/*", // for router version,
 	},
 
 	// The SDK of native plugins shares the generated code with the router, and nothing else.

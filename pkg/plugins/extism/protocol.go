@@ -12,9 +12,9 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/meter"
 	"github.com/deltarouter/deltarouter/internal/printable"
+	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/engine"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/host"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 )
 
 // protocol is how the host speaks with modules for Extism. It implements [engine.Protocol] and
@@ -22,7 +22,7 @@ import (
 type protocol struct {
 	function string // that takes deltas
 	config   map[string]string
-	limits   *limits.Limits
+	limits   *abi.Limits
 	blocks   uint64 // maximum bytes of the shared memory of an instance
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/engine"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/host"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 )
 
 // session passes deltas to one instance, and is the state of its host functions. It implements
@@ -22,7 +21,7 @@ import (
 type session struct {
 	in       *engine.Instance // nil: it starts
 	function api.Function
-	limits   *limits.Limits
+	limits   *abi.Limits
 	config   map[string]string
 	debug    bool // debug lines are logged
 	services host.Services

@@ -17,9 +17,9 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest"
+	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/engine"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/host"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 )
 
 // handlerConfig is the configuration below `js:`.
@@ -33,7 +33,7 @@ type handlerConfig struct {
 	Config config.Node   `yaml:"config" doc:"Any value, which the handler gets as ctx.config."`
 	Fields []string      `yaml:"fields" doc:"The fields that the handler gets of each object, as in status.phase or metadata.labels[\"app.kubernetes.io/name\"]. Fewer fields make a delta cheaper for a handler that decodes objects. apiVersion, kind, and name, namespace, uid and resourceVersion of the metadata are added. Absent or empty: all fields."`
 	Allow  host.Allow    `yaml:"allow" doc:"The grants of the handler."`
-	Limits limits.Limits `yaml:"limits" doc:"The limits of the handler's instances."`
+	Limits abi.Limits    `yaml:"limits" doc:"The limits of the handler's instances."`
 }
 
 // Kind returns the kind of handler `js`.

@@ -18,7 +18,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/engine"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/host"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 )
 
 //go:embed prelude.js
@@ -30,7 +29,7 @@ type session struct {
 	vm      *vm
 	within  *vm // of the functions of the host
 	code    code
-	limits  *limits.Limits
+	limits  *abi.Limits
 	fresh   bool
 	changed bool   // since the start or the last revival
 	large   string // largeIntegers

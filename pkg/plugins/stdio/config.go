@@ -12,10 +12,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest"
+	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/engine"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/files"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/host"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/module"
 )
 
@@ -28,7 +28,7 @@ type handlerConfig struct {
 	Config config.Node       `yaml:"config" doc:"Any value, which the command gets as JSON in the environment variable DELTAROUTER_CONFIG."`
 	Fields []string          `yaml:"fields" doc:"The fields that the command gets of each object, as in status.phase or metadata.labels[\"app.kubernetes.io/name\"]. Fewer fields make a delta cheaper for a handler that decodes objects. apiVersion, kind, and name, namespace, uid and resourceVersion of the metadata are added. Absent: those that the module declares, or all fields. An empty list: all fields."`
 	Allow  allow             `yaml:"allow" doc:"The grants of the command."`
-	Limits limits.Limits     `yaml:"limits" doc:"The limits of the command's instances."`
+	Limits abi.Limits        `yaml:"limits" doc:"The limits of the command's instances."`
 }
 
 // mount is an element of `files:`.

@@ -16,13 +16,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/engine"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/host"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 )
 
 // session passes deltas to one command. Its main function is a coroutine: it runs while the session
 // waits in resume, and waits in Read while the session runs.
 type session struct {
-	limits  *limits.Limits
+	limits  *abi.Limits
 	explain func(error) error
 
 	ctx  current

@@ -12,7 +12,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/engine"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/host"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/module"
 )
 
@@ -22,7 +21,7 @@ type handlerConfig struct {
 	Config config.Node   `yaml:"config" doc:"Any value, which the guest gets as JSON."`
 	Fields []string      `yaml:"fields" doc:"The fields that the module gets of each object, as in status.phase or metadata.labels[\"app.kubernetes.io/name\"]. Fewer fields make a delta cheaper for a handler that decodes objects. apiVersion, kind, and name, namespace, uid and resourceVersion of the metadata are added. Absent: those that the module declares, or all fields. An empty list: all fields."`
 	Allow  host.Allow    `yaml:"allow" doc:"The grants of the module."`
-	Limits limits.Limits `yaml:"limits" doc:"The limits of the module's instances."`
+	Limits abi.Limits    `yaml:"limits" doc:"The limits of the module's instances."`
 }
 
 // Kind returns the kind of handler `wasm`.

@@ -18,7 +18,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/engine"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/host"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 )
 
 // breakAfter is the number of consecutive failures that open the breaker. Each failure costs a new
@@ -34,7 +33,7 @@ type Handler struct {
 	name     string
 	digest   string // of the content that it runs: SHA-256 in hexadecimal digits
 	settings string // a hash of the other inputs of guests
-	limits   limits.Limits
+	limits   abi.Limits
 	fields   *fields.Set // that guests get
 	log      *slog.Logger
 	engine   *engine.Engine

@@ -11,7 +11,6 @@ import (
 	"github.com/deltarouter/deltarouter/internal/printable"
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 )
 
 // answerSize is the size of a record of an answer.
@@ -35,7 +34,7 @@ func malformed(format string, args ...any) error {
 // DecodeAnswer decodes the answer to a batch of n deltas from the guest's memory. The result does
 // not refer to that memory. The error wraps ErrMalformed or ErrTooMuch. An invalid event fails only
 // its delta.
-func DecodeAnswer(mem Memory, ret uint64, n int, l *limits.Limits) ([]plugins.Result, error) {
+func DecodeAnswer(mem Memory, ret uint64, n int, l *Limits) ([]plugins.Result, error) {
 	ptr, size := uint32(ret>>32), uint32(ret)
 	if ptr == 0 {
 		return wholeBatch(size, n)
@@ -68,7 +67,7 @@ type answer string
 // reader decodes an answer within limits.
 type reader struct {
 	answer
-	*limits.Limits
+	*Limits
 }
 
 func (a answer) u32(at int) uint32 { return binary.LittleEndian.Uint32([]byte(a[at : at+4])) }
@@ -164,7 +163,7 @@ func (a answer) cut() (envelope, rest answer) {
 }
 
 // emit returns the result of a delta that is ok, with n checked events.
-func emit(l *limits.Limits, text answer, n int) plugins.Result {
+func emit(l *Limits, text answer, n int) plugins.Result {
 	if n == 0 {
 		return plugins.Result{}
 	}
@@ -190,7 +189,7 @@ func Reject(err error) plugins.Result {
 }
 
 // ParseEnvelope parses {"type"?, "subject"?, "data"}. Its error never quotes the text.
-func ParseEnvelope(l *limits.Limits, text string) (e plugins.Emit, err error) {
+func ParseEnvelope(l *Limits, text string) (e plugins.Emit, err error) {
 	if err := rawjson.Check(text); err != nil {
 		return e, err
 	}
@@ -220,7 +219,7 @@ func ParseEnvelope(l *limits.Limits, text string) (e plugins.Emit, err error) {
 }
 
 // attribute parses a CloudEvents attribute: a string, not empty, without control characters.
-func attribute(l *limits.Limits, name string, value rawjson.Value) (string, error) {
+func attribute(l *Limits, name string, value rawjson.Value) (string, error) {
 	s := value.Str()
 	switch {
 	case value.Kind() != rawjson.String || s == "":
@@ -254,7 +253,7 @@ func reason(message, otherwise string) error {
 
 // InitMessage reads the reason of a failed rtr_init: the address of a length and that number of
 // bytes, or else a number.
-func InitMessage(mem Memory, code uint32, l *limits.Limits) string {
+func InitMessage(mem Memory, code uint32, l *Limits) string {
 	if code%4 == 0 {
 		if size, ok := mem.Read(code, 4); ok {
 			if n := binary.LittleEndian.Uint32(size); n > 0 && int64(n) <= int64(l.Message) {

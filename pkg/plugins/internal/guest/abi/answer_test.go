@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -25,8 +24,8 @@ func (m bytesMemory) Read(offset, n uint32) ([]byte, bool) {
 }
 
 // defaults returns the limits of a configuration that sets none.
-func defaults() *limits.Limits {
-	return &limits.Limits{
+func defaults() *Limits {
+	return &Limits{
 		Memory: 64 << 20, Calls: 100_000, Fuel: 75_000_000, InitFuel: 2_000_000_000, Timeout: time.Second, InitTimeout: 5 * time.Second,
 		Batch: 256, Input: 1 << 20, Output: 1 << 20, Events: 64, Message: 4 << 10, Log: 100, LogLine: 4 << 10,
 	}

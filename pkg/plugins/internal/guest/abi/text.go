@@ -11,7 +11,6 @@ import (
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 )
 
 // AppendDelta appends a delta as a JSON object on one line: the members of [Meta], `object`, and
@@ -98,7 +97,7 @@ const LongestRetry = 30 * 24 * time.Hour
 // ParseAnswer parses the answer of a guest to one delta: nothing, null, a list of events, or an
 // object with one of the members events, drop, retry (a message, beside it afterMs) and error (a
 // message). Any other answer rejects the delta. No error quotes the answer, but for its messages.
-func ParseAnswer(l *limits.Limits, text string) plugins.Result {
+func ParseAnswer(l *Limits, text string) plugins.Result {
 	answer := rawjson.Trim(text)
 	if answer == "" || answer.IsNull() {
 		return plugins.Result{}
@@ -119,7 +118,7 @@ func ParseAnswer(l *limits.Limits, text string) plugins.Result {
 var errAnswer = errors.New("it is neither a list of events nor an object with one of events, drop, retry and error")
 
 // eventsOf returns the result with a list of events.
-func eventsOf(l *limits.Limits, list rawjson.Value) plugins.Result {
+func eventsOf(l *Limits, list rawjson.Value) plugins.Result {
 	var r plugins.Result
 	for text := range list.Elems() {
 		if len(r.Events) == l.Events {
@@ -135,7 +134,7 @@ func eventsOf(l *limits.Limits, list rawjson.Value) plugins.Result {
 }
 
 // verdictOf returns the result of an answer that is an object.
-func verdictOf(l *limits.Limits, answer rawjson.Value) plugins.Result {
+func verdictOf(l *Limits, answer rawjson.Value) plugins.Result {
 	after, err := milliseconds(answer.Get("afterMs"))
 	if err != nil {
 		return Reject(fmt.Errorf("%w: %w", ErrMalformed, err))

@@ -20,8 +20,8 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/internal/meter"
+	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/host"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 )
 
 // compilers is the number of functions that are compiled at the same time.
@@ -81,7 +81,7 @@ type Shared struct {
 func NewShared() *Shared { return &Shared{code: wazero.NewCompilationCache()} }
 
 func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
-	conf := wazero.NewRuntimeConfig().WithMemoryLimitPages(uint32(uint64(e.Limits.Memory) / limits.PageSize))
+	conf := wazero.NewRuntimeConfig().WithMemoryLimitPages(uint32(uint64(e.Limits.Memory) / abi.PageSize))
 	e.closeCode = nil
 	dir, kept, err := c.open(e.metered.Code)
 	if err != nil {

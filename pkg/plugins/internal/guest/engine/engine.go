@@ -17,7 +17,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/host"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 )
 
 // Settings are the settings of an engine.
@@ -25,7 +24,7 @@ type Settings struct {
 	Module   []byte
 	Protocol Protocol
 	Config   string // JSON, "null" if there is none
-	Limits   limits.Limits
+	Limits   abi.Limits
 	Host     *host.Host
 	Env      plugins.HandlerEnv
 	// Shared has the code that other engines of the same module and protocol made. nil: the last

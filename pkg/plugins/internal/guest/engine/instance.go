@@ -16,7 +16,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/host"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 )
 
 // An instance is replaced when it uses this part of its memory limit, in percent, because memory
@@ -235,7 +234,7 @@ func (in *Instance) measure() {
 	size := uint64(0)
 	if mem := in.module.Memory(); mem != nil && !in.module.IsClosed() {
 		pages, _ := mem.Grow(0) // the method Size overflows at 4 GiB
-		size = uint64(pages) * limits.PageSize
+		size = uint64(pages) * abi.PageSize
 	}
 	in.size = size
 	if s, ok := in.session.(Holder); ok {

@@ -1,7 +1,9 @@
 // Package host contains the functions that guests may import: those of the ABI rtr_v1 and of WASI
 // preview 1, and the pauses that package meter inserts. A [Host] has the grants of the guests of
 // one handler. A [Scope] is the state of one guest in a call: its fuel, its time, and its events
-// and writes, which take effect when the call has succeeded.
+// and writes, which take effect when the call has succeeded. A [fetchClient] sends the HTTP requests
+// of guests to granted hosts: it resolves names itself, connects to the addresses that it has
+// checked, follows no redirects, and limits the rate per host.
 package host
 
 import (
@@ -17,14 +19,13 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/fetch"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
+	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 )
 
 // Host contains the grants of the guests of one handler, and the resources for them.
 type Host struct {
 	config  string // JSON, "null" if there is none
-	limits  *limits.Limits
+	limits  *abi.Limits
 	log     *lines.Log
 	allow   Allow
 	seed    string // of the random numbers before the first call
@@ -33,14 +34,14 @@ type Host struct {
 	kv      plugins.KV
 	lookup  plugins.Lookup
 	granted map[Index]bool
-	http    *fetch.Client      // nil: none
+	http    *fetchClient       // nil: none
 	program *Program           // nil: guests are no commands
 	replay  *callrecord.Replay // nil: the host answers by itself
 	stored  plugins.KV         // of the handler, also without a grant
 }
 
 // New returns the host of a handler. config is the JSON for guests.
-func New(allow Allow, config string, l *limits.Limits, env plugins.HandlerEnv) *Host {
+func New(allow Allow, config string, l *abi.Limits, env plugins.HandlerEnv) *Host {
 	r := &Host{
 		allow: allow, config: config, limits: l, log: lines.New(env.Log, l.Log, int(l.LogLine)), seed: env.Cluster + "\x00" + env.Name, granted: make(map[Index]bool), clock: env.Clock, replay: env.Replay, stored: env.KV,
 	}
@@ -52,13 +53,13 @@ func New(allow Allow, config string, l *limits.Limits, env plugins.HandlerEnv) *
 		r.kv = env.KV
 	}
 	for _, name := range allow.Lookup {
-		r.granted[ParseIndex(name)] = true
+		r.granted[parseIndex(name)] = true
 	}
 	if len(allow.Lookup) > 0 {
 		r.lookup = env.Lookup
 	}
 	if len(allow.HTTP) > 0 {
-		r.http = fetch.New(allow.HTTP, env, r.clock)
+		r.http = newFetchClient(allow.HTTP, env, r.clock)
 	}
 	return r
 }
@@ -72,8 +73,8 @@ func (r *Host) mayLookUp(source, index string) bool {
 // Index is an index of a source, or the whole source if Index is empty.
 type Index struct{ Source, Index string }
 
-// ParseIndex parses source.index, or source.
-func ParseIndex(text string) Index {
+// parseIndex parses source.index, or source.
+func parseIndex(text string) Index {
 	source, index, _ := strings.Cut(text, ".")
 	return Index{source, index}
 }
@@ -112,11 +113,11 @@ func (r *Host) Close() {
 
 // Allow contains the grants of a module. Without an entry nothing is granted.
 type Allow struct {
-	Lookup []string      `yaml:"lookup" doc:"The granted look-ups: source.index, or a whole source."`
-	HTTP   []fetch.Grant `yaml:"http" doc:"Hosts that the module may send HTTP requests to."`
-	KV     bool          `yaml:"kv" doc:"Grants the store of the handler, whose values persist from call to call."`
-	Clock  bool          `yaml:"clock" doc:"Grants the real time. Otherwise the clock shows when the router saw the newest delta of a call."`
-	Random bool          `yaml:"random" doc:"Grants real random numbers. Otherwise they depend on the deltas of a call."`
+	Lookup []string `yaml:"lookup" doc:"The granted look-ups: source.index, or a whole source."`
+	HTTP   []Grant  `yaml:"http" doc:"Hosts that the module may send HTTP requests to."`
+	KV     bool     `yaml:"kv" doc:"Grants the store of the handler, whose values persist from call to call."`
+	Clock  bool     `yaml:"clock" doc:"Grants the real time. Otherwise the clock shows when the router saw the newest delta of a call."`
+	Random bool     `yaml:"random" doc:"Grants real random numbers. Otherwise they depend on the deltas of a call."`
 }
 
 // Validate implements [config.Validator].
@@ -163,7 +164,7 @@ func Lookups(n config.Node) (grants []plugins.LookupGrant) {
 	for _, item := range n.At("lookup").Items() {
 		var name string
 		_ = item.Decode(&name) // Check has accepted it
-		of := ParseIndex(name)
+		of := parseIndex(name)
 		grants = append(grants, plugins.LookupGrant{Source: of.Source, Index: of.Index, Node: item})
 	}
 	return grants

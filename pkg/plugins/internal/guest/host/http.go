@@ -5,13 +5,12 @@ import (
 	"errors"
 
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/fetch"
 )
 
 // hostHTTP implements http(request, size, buf, limit).
 func hostHTTP(ctx context.Context, c *hostCall) int64 {
 	size := c.u32(1)
-	if size > fetch.MaxRequest {
+	if size > maxRequest {
 		return abi.StatusQuota
 	}
 	text, ok := c.memory.Read(c.u32(0), size)
@@ -62,7 +61,7 @@ var ErrRate = errors.New("the rate of requests is used up (allow.http.rate)")
 // await waits until the rate allows a request to the host. The wait does not count as time of the
 // guest: a call may wait for rates in addition, as long as its deltas may take. If that is too
 // short, await returns false, and the failed deltas of the call are postponed.
-func (s *Scope) await(ctx context.Context, host *fetch.Target) bool {
+func (s *Scope) await(ctx context.Context, host *fetchTarget) bool {
 	wait, ok := host.Reserve(min(s.timeout, s.mayWait))
 	if !ok {
 		s.overRate = max(s.overRate, wait)

@@ -17,7 +17,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/files"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
 )
 
 // Scope is the state of one guest for its host functions, which find it in their context. Each
@@ -28,7 +27,7 @@ import (
 // of a delta with the verdict retry or fail.
 type Scope struct {
 	host   *Host
-	limits *limits.Limits
+	limits *abi.Limits
 	clock  clock
 	tank   tank // the remaining fuel
 	fds    descriptors

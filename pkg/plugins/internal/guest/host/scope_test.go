@@ -8,8 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/limits"
-	"github.com/deltarouter/deltarouter/test/leaks"
+	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 )
 
 // TestPatience: a host function waits at most the time of one delta, and at most the remaining time
@@ -17,7 +16,7 @@ import (
 func TestPatience(t *testing.T) {
 	// Guarantee: reload-host-function
 	clock := timer.NewFake(time.Now())
-	s := New(Allow{}, "null", &limits.Limits{}, plugins.HandlerEnv{Env: plugins.Env{Clock: clock, Log: slog.New(slog.DiscardHandler)}}).NewScope(t.Context())
+	s := New(Allow{}, "null", &abi.Limits{}, plugins.HandlerEnv{Env: plugins.Env{Clock: clock, Log: slog.New(slog.DiscardHandler)}}).NewScope(t.Context())
 	s.begin(t.Context(), make([]*event.Delta, 100), time.Hour)
 	for _, passed := range []time.Duration{0, 99*time.Hour + time.Minute} {
 		clock.Advance(clock.Now().Add(passed))
@@ -29,5 +28,3 @@ func TestPatience(t *testing.T) {
 		}
 	}
 }
-
-func TestMain(m *testing.M) { leaks.Main(m) }

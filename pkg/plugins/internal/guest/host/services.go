@@ -10,7 +10,6 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
-	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/fetch"
 )
 
 // Services are the host functions of a guest that passes texts instead of addresses, as a script
@@ -50,7 +49,7 @@ func (s Services) HTTP(ctx context.Context, request string) ([]byte, int32) {
 	switch {
 	case s.scope.host.http == nil:
 		return nil, abi.StatusDenied
-	case len(request) > fetch.MaxRequest:
+	case len(request) > maxRequest:
 		return nil, abi.StatusQuota
 	}
 	s.scope.tank.charge(httpFuel + parseFuel(len(request)))

@@ -1,4 +1,4 @@
-package fetch
+package host
 
 import (
 	"context"
@@ -25,8 +25,8 @@ import (
 const (
 	maxBody    = 1 << 20  // bytes of a request or a response
 	maxHeaders = 64 << 10 // bytes of a response
-	// MaxRequest is the maximum size of a guest's request in bytes.
-	MaxRequest = maxBody*2 + maxHeaders
+	// maxRequest is the maximum size of a guest's request in bytes.
+	maxRequest = maxBody*2 + maxHeaders
 	idleTime   = 90 * time.Second
 	maxIdle    = 4
 	// complaintInterval is the minimum interval between two log lines about one host.
@@ -34,13 +34,13 @@ const (
 )
 
 // Client sends the requests of a handler's guests. It is safe for concurrent use.
-type Client struct {
-	hosts map[string]*Target // by host:port
+type fetchClient struct {
+	hosts map[string]*fetchTarget // by host:port
 	log   *slog.Logger
 }
 
 // Target is a host that guests may send requests to.
-type Target struct {
+type fetchTarget struct {
 	Grant
 
 	client  *http.Client
@@ -52,11 +52,11 @@ type Target struct {
 }
 
 // New returns a client for the hosts of a configuration. With env.HTTP it sends no requests itself.
-func New(hosts []Grant, env plugins.HandlerEnv, clock timer.Clock) *Client {
-	c := &Client{hosts: make(map[string]*Target), log: env.Log}
+func newFetchClient(hosts []Grant, env plugins.HandlerEnv, clock timer.Clock) *fetchClient {
+	c := &fetchClient{hosts: make(map[string]*fetchTarget), log: env.Log}
 	d := newDialer(env.APIServer)
 	for _, host := range hosts {
-		c.hosts[host.Address()] = &Target{
+		c.hosts[host.Address()] = &fetchTarget{
 			Grant: host, rate: rate{clock: clock, most: host.Rate}, offline: env.HTTP != nil,
 			client: &http.Client{
 				Transport: transport(d, host, env),
@@ -88,7 +88,7 @@ func transport(d *dialer, host Grant, env plugins.HandlerEnv) http.RoundTripper 
 }
 
 // Close closes idle connections.
-func (c *Client) Close() {
+func (c *fetchClient) Close() {
 	for _, host := range c.hosts {
 		host.client.CloseIdleConnections()
 	}
@@ -96,7 +96,7 @@ func (c *Client) Close() {
 
 // Find parses a request and returns its granted host. A status below 0 is the reason why there is
 // none.
-func (c *Client) Find(text string) (*Request, *Target, int32) {
+func (c *fetchClient) Find(text string) (*fetchRequest, *fetchTarget, int32) {
 	r, status := parse(text)
 	if status < 0 {
 		return nil, nil, status
@@ -110,13 +110,13 @@ func (c *Client) Find(text string) (*Request, *Target, int32) {
 
 // Unreached is the error of a request without a response, because a host could not be reached or
 // did not answer in time.
-type Unreached struct{ Host, Reason string }
+type unreachedError struct{ Host, Reason string }
 
-func (e *Unreached) Error() string { return "no answer from " + e.Host + ": " + e.Reason }
+func (e *unreachedError) Error() string { return "no answer from " + e.Host + ": " + e.Reason }
 
 // Do sends a request and returns the response in the encoding for the guest, or a status below 0.
 // unreached is nil if the host has answered, or the request is not permitted.
-func (c *Client) Do(ctx context.Context, host *Target, r *Request) (text []byte, status int32, unreached *Unreached) {
+func (c *fetchClient) Do(ctx context.Context, host *fetchTarget, r *fetchRequest) (text []byte, status int32, unreached *unreachedError) {
 	request, err := r.build(ctx, host)
 	if err == nil {
 		answer, status, failed := host.send(request)
@@ -128,7 +128,7 @@ func (c *Client) Do(ctx context.Context, host *Target, r *Request) (text []byte,
 }
 
 // sets reports whether the grant of the host sets one of the headers itself.
-func (h *Target) sets(headers http.Header) bool {
+func (h *fetchTarget) sets(headers http.Header) bool {
 	for name := range h.Headers {
 		if _, ok := headers[http.CanonicalHeaderKey(name)]; ok {
 			return true
@@ -138,7 +138,7 @@ func (h *Target) sets(headers http.Header) bool {
 }
 
 // build returns the HTTP request, with the headers that are hidden from the guest.
-func (r *Request) build(ctx context.Context, host *Target) (*http.Request, error) {
+func (r *fetchRequest) build(ctx context.Context, host *fetchTarget) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, r.method, r.url.String(), strings.NewReader(r.body))
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ type answer struct {
 	Error      string            `json:"error,omitempty"`      // the reason of a missing response
 }
 
-func (h *Target) send(request *http.Request) ([]byte, int32, error) {
+func (h *fetchTarget) send(request *http.Request) ([]byte, int32, error) {
 	response, err := h.client.Do(request)
 	if err != nil {
 		return nil, 0, err
@@ -204,7 +204,7 @@ const shortSecret = 8
 
 // secretsOf returns the texts of a request that no guest may see. A server may repeat them, and
 // what a guest sees can get into errors, dead letters, its store and events.
-func (h *Target) secretsOf(request *http.Request) []string {
+func (h *fetchTarget) secretsOf(request *http.Request) []string {
 	var values []string
 	for name, secret := range h.Headers {
 		if !h.offline && (secret.Outside() || confidential(name)) {
@@ -223,9 +223,9 @@ func confidential(header string) bool {
 
 // failed returns the answer for a request without a response. It contains only the kind of failure,
 // because the error may contain addresses.
-func (c *Client) failed(ctx context.Context, host *Target, err error) ([]byte, int32, *Unreached) {
+func (c *fetchClient) failed(ctx context.Context, host *fetchTarget, err error) ([]byte, int32, *unreachedError) {
 	if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
-		return nil, abi.StatusTooLate, &Unreached{host.Address(), "it did not answer in time"}
+		return nil, abi.StatusTooLate, &unreachedError{host.Address(), "it did not answer in time"}
 	}
 	if host.mayComplain() {
 		c.log.Warn("a request of the handler had no answer", "host", host.Host, "err", plugins.Transport(err))
@@ -233,7 +233,7 @@ func (c *Client) failed(ctx context.Context, host *Target, err error) ([]byte, i
 	if errors.Is(err, errAddress) {
 		return nil, abi.StatusDenied, nil
 	}
-	unreached := &Unreached{host.Address(), failure(err)}
+	unreached := &unreachedError{host.Address(), failure(err)}
 	answer, err := json.Marshal(answer{Error: unreached.Reason})
 	if err != nil {
 		return nil, abi.StatusInvalid, unreached // never happens
@@ -241,7 +241,7 @@ func (c *Client) failed(ctx context.Context, host *Target, err error) ([]byte, i
 	return answer, abi.StatusOK, unreached
 }
 
-func (h *Target) mayComplain() bool {
+func (h *fetchTarget) mayComplain() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now := time.Now(); now.Sub(h.complained) > complaintInterval {

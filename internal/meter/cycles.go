@@ -1,7 +1,6 @@
-// Package cycles finds the cycles of a graph of calls, and nodes that break them.
-package cycles
+package meter
 
-// Choose chooses nodes so that the calls of the others have no cycle, in addition to those that are
+// choose chooses nodes so that the calls of the others have no cycle, in addition to those that are
 // chosen already. edges holds the nodes that each node calls. The order is that of all nodes,
 // callees first, if calls of chosen nodes do not count.
 //
@@ -9,7 +8,7 @@ package cycles
 // choice is too expensive to find, so Choose takes one node of each strongly connected part, that
 // with the most calls, and looks for the parts of the rest. If that takes long, it takes the
 // targets of all calls that lead back.
-func Choose(edges [][]int32, chosen []bool) (order []int) {
+func choose(edges [][]int32, chosen []bool) (order []int) {
 	all := len(edges)
 	for _, to := range edges {
 		all += len(to)

@@ -1,5 +1,4 @@
-// Package resources knows the names of the resources of Kubernetes, for proposals in messages.
-package resources
+package config
 
 import (
 	"fmt"
@@ -47,10 +46,10 @@ var shortNames = map[string]string{
 
 var version = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
 
-// Propose completes the message about a text that does not name a resource as
+// propose completes the message about a text that does not name a resource as
 // [group/]version/resource. It knows the forms of kubectl: pods, pod, Pod, po, deployments.apps and
 // deployments.v1.apps.
-func Propose(text string) string {
+func propose(text string) string {
 	parts := strings.Split(text, "/")
 	name, group, _ := strings.Cut(parts[len(parts)-1], ".")
 	if v, of, ok := strings.Cut(group, "."); ok && version.MatchString(v) && len(parts) == 1 {

@@ -1,4 +1,4 @@
-package fetch
+package host
 
 import (
 	"encoding/base64"
@@ -15,7 +15,7 @@ import (
 )
 
 // Request is the request of a guest.
-type Request struct {
+type fetchRequest struct {
 	method  string
 	url     *url.URL
 	headers http.Header
@@ -23,7 +23,7 @@ type Request struct {
 }
 
 // Address returns host:port in the form of the configuration.
-func (r *Request) Address() string {
+func (r *fetchRequest) Address() string {
 	port := r.url.Port()
 	if port == "" {
 		port = defaultPort(r.url.Scheme)
@@ -55,7 +55,7 @@ func methods() []string {
 
 // parse parses {"method", "url", "headers", "body" or "bodyBase64"}. Only the URL is required. A
 // status below 0 is the mistake.
-func parse(text string) (*Request, int32) {
+func parse(text string) (*fetchRequest, int32) {
 	if rawjson.Check(text) != nil {
 		return nil, abi.StatusInvalid
 	}
@@ -63,7 +63,7 @@ func parse(text string) (*Request, int32) {
 	if request.Kind() != rawjson.Object {
 		return nil, abi.StatusInvalid
 	}
-	r := &Request{method: http.MethodGet, headers: make(http.Header)}
+	r := &fetchRequest{method: http.MethodGet, headers: make(http.Header)}
 	for key, value := range request.Fields() {
 		if err := r.member(key, value); err != nil {
 			return nil, abi.StatusInvalid
@@ -82,7 +82,7 @@ func parse(text string) (*Request, int32) {
 
 var errMember = errors.New("a member of the request is unknown or invalid")
 
-func (r *Request) member(key string, value rawjson.Value) (err error) {
+func (r *fetchRequest) member(key string, value rawjson.Value) (err error) {
 	if key == "headers" {
 		return r.header(value)
 	}
@@ -109,7 +109,7 @@ func (r *Request) member(key string, value rawjson.Value) (err error) {
 	return err
 }
 
-func (r *Request) header(all rawjson.Value) error {
+func (r *fetchRequest) header(all rawjson.Value) error {
 	if all.Kind() != rawjson.Object {
 		return errMember
 	}

@@ -1,4 +1,4 @@
-package terminal
+package cli
 
 import (
 	"fmt"
@@ -44,7 +44,7 @@ type Progress struct {
 // StartProgress begins an operation. It returns nil if w is no terminal. The caller calls Stop.
 func StartProgress(w io.Writer, what string) *Progress {
 	f, ok := w.(interface{ Fd() uintptr })
-	if !ok || !Is(w) {
+	if !ok || !IsTerminal(w) {
 		return nil
 	}
 	width, _, err := term.GetSize(int(f.Fd()))

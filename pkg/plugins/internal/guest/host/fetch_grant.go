@@ -1,4 +1,4 @@
-package fetch
+package host
 
 import (
 	"net"
@@ -72,7 +72,7 @@ func isToken(s string) bool {
 }
 
 // grants reports whether the grant covers the method and path of a request.
-func (h *Target) grants(r *Request) bool {
+func (h *fetchTarget) grants(r *fetchRequest) bool {
 	if len(h.Methods) > 0 && !slices.Contains(h.Methods, r.method) {
 		return false
 	}

@@ -1,5 +1,4 @@
-// Package limits contains the limits of a handler of WebAssembly modules.
-package limits
+package abi
 
 import (
 	"runtime"

@@ -1,12 +1,10 @@
-package cycles_test
+package meter
 
 import (
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/deltarouter/deltarouter/internal/meter/cycles"
 )
 
 // TestChoose shows which nodes of small graphs are chosen.
@@ -35,7 +33,7 @@ func TestChoose(t *testing.T) {
 			for _, node := range tt.first {
 				chosen[node] = true
 			}
-			cycles.Choose(tt.edges, chosen)
+			choose(tt.edges, chosen)
 			n := 0
 			for _, c := range chosen {
 				if c {
@@ -62,7 +60,7 @@ func TestOrder(t *testing.T) {
 		}
 		edges[0] = append(edges[0], slices.Repeat([]int32{0}, copies)...)
 		chosen := make([]bool, n)
-		order := cycles.Choose(edges, chosen)
+		order := choose(edges, chosen)
 		at := make([]int, n)
 		for i, node := range order {
 			at[node] = i + 1

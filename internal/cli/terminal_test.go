@@ -1,4 +1,4 @@
-package terminal
+package cli
 
 import (
 	"bytes"
@@ -23,11 +23,11 @@ func TestPaint(t *testing.T) {
 		color Color
 		want  string
 	}{
-		{&bytes.Buffer{}, Auto, Red, "x"},
-		{null, Auto, Red, "x"},
-		{null, Always, Red, "\x1b[31mx\x1b[0m"},
-		{null, Always, "", "x"},
-		{null, Never, Red, "x"},
+		{&bytes.Buffer{}, ColorAuto, Red, "x"},
+		{null, ColorAuto, Red, "x"},
+		{null, always, Red, "\x1b[31mx\x1b[0m"},
+		{null, always, "", "x"},
+		{null, never, Red, "x"},
 	} {
 		if got := NewPaint(c.w, c.mode).Text(c.color, "x"); got != c.want {
 			t.Errorf("%T, %s: got %q, want %q", c.w, c.mode, got, c.want)
@@ -76,7 +76,7 @@ func TestProgress(t *testing.T) {
 		if got := next(500 * time.Millisecond); got != erase+"record: 5s of 10s, 5s left" {
 			t.Errorf("of a known length: %q", got)
 		}
-		if Is(p.Writer(&out)) {
+		if IsTerminal(p.Writer(&out)) {
 			t.Error("a buffer below is taken for a terminal")
 		}
 		out.Reset()

@@ -1,4 +1,4 @@
-package fetch
+package host
 
 import (
 	"context"
@@ -55,7 +55,7 @@ func (r *rate) sleep(ctx context.Context, wait time.Duration) {
 
 // Reserve returns the wait for a request to the host by its rate. If the wait exceeds longest, ok
 // is false, and the request must not be sent.
-func (h *Target) Reserve(longest time.Duration) (wait time.Duration, ok bool) {
+func (h *fetchTarget) Reserve(longest time.Duration) (wait time.Duration, ok bool) {
 	if h.offline { // no request is sent, and the clock may be fake
 		return 0, true
 	}
@@ -63,4 +63,4 @@ func (h *Target) Reserve(longest time.Duration) (wait time.Duration, ok bool) {
 }
 
 // Sleep waits, or returns when ctx is done.
-func (h *Target) Sleep(ctx context.Context, wait time.Duration) { h.rate.sleep(ctx, wait) }
+func (h *fetchTarget) Sleep(ctx context.Context, wait time.Duration) { h.rate.sleep(ctx, wait) }

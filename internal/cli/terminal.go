@@ -1,6 +1,4 @@
-// Package terminal writes for a person in front of a terminal: colours, and the progress of what
-// takes long.
-package terminal
+package cli
 
 import (
 	"io"
@@ -10,20 +8,20 @@ import (
 )
 
 // Is reports whether w is a terminal.
-func Is(w io.Writer) bool {
+func IsTerminal(w io.Writer) bool {
 	f, ok := w.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // The modes of colours.
 const (
-	Auto   = "auto"
-	Always = "always"
-	Never  = "never"
+	ColorAuto = "auto"
+	always    = "always"
+	never     = "never"
 )
 
 // Modes lists the modes of colours, the default first.
-func Modes() []string { return []string{Auto, Always, Never} }
+func ColorModes() []string { return []string{ColorAuto, always, never} }
 
 // Color is a way to write a word, as the parameters of the escape sequence SGR.
 type Color string
@@ -44,10 +42,10 @@ type Paint struct{ on bool }
 // NewPaint returns the Paint for w. With the mode auto it colours if w is a terminal that knows
 // colours, and NO_COLOR (https://no-color.org) is not set.
 func NewPaint(w io.Writer, mode string) Paint {
-	if mode == Auto {
-		return Paint{Is(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	if mode == ColorAuto {
+		return Paint{IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 	}
-	return Paint{mode == Always}
+	return Paint{mode == always}
 }
 
 // Text returns the text in a colour.

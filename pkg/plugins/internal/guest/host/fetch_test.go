@@ -1,4 +1,4 @@
-package fetch
+package host
 
 import (
 	"net"
@@ -25,7 +25,7 @@ func FuzzRequest(f *testing.F) {
 		if r == nil {
 			return
 		}
-		request, err := r.build(t.Context(), &Target{})
+		request, err := r.build(t.Context(), &fetchTarget{})
 		if err != nil {
 			return
 		}

@@ -1,9 +1,0 @@
-package cycles_test
-
-import (
-	"testing"
-
-	"github.com/deltarouter/deltarouter/test/leaks"
-)
-
-func TestMain(m *testing.M) { leaks.Main(m) }
