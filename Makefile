@@ -37,7 +37,7 @@ run: bin/router bin/sandbox ## run config.yaml on a temporary cluster, or with C
 bin/router: # go looks for changes by itself
 	@sh hack/jsengine.sh
 	@[ -x bin/router ] || echo "bin/router: the first build takes some minutes"
-	@CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags '-s -w -X main.version=$(VERSION)' -o bin/router ./cmd/router
+	@CGO_ENABLED=0 go build -trimpath -tags $(TAGS) -ldflags '-s -w -X github.com/deltarouter/deltarouter/internal/version.version=$(VERSION)' -o bin/router ./cmd/router
 
 # A file, not a phony target: go needs seconds to check thousands of packages of Kubernetes for
 # changes.

@@ -144,12 +144,15 @@ func (s source) buildAll(ctx context.Context, platforms []platform) (map[platfor
 // router 9 MB larger.
 const tags = "grpcnotrace"
 
+// stamped is the package whose variables the linker sets.
+const stamped = "github.com/deltarouter/deltarouter/internal/version."
+
 // build compiles the router for one platform into a file. The settings that could change its bytes
 // are fixed here, whatever the environment says.
 func (s source) build(ctx context.Context, p platform, file string) error {
-	flags := "-s -w -X main.version=" + s.version
+	flags := "-s -w -X " + stamped + "version=" + s.version
 	if s.revision != "" {
-		flags += fmt.Sprintf(" -X main.commit=%s -X main.commitTime=%s -X main.modified=%t", s.revision, s.commit.time.Format(time.RFC3339), s.modified)
+		flags += fmt.Sprintf(" -X %[1]scommit=%[2]s -X %[1]scommitTime=%[3]s -X %[1]smodified=%[4]t", stamped, s.revision, s.commit.time.Format(time.RFC3339), s.modified)
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-tags", tags, "-ldflags", flags, "-o", file, "./cmd/router")
 	cmd.Dir = s.root

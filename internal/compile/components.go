@@ -13,7 +13,7 @@ import (
 )
 
 // Components are the kinds of handlers and sinks in this program, and the policy about the parts of
-// the machine that a configuration may use; cmd/router/components.go lists them.
+// the machine that a configuration may use; pkg/plugins/all lists them.
 type Components struct {
 	Policy   config.Policy
 	Handlers []plugins.HandlerKind

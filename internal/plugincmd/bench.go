@@ -16,7 +16,7 @@ import (
 )
 
 // benchCommand measures a handler.
-func benchCommand(components func() compile.Components) cli.Command {
+func benchCommand(components compile.Components) cli.Command {
 	return cli.Command{
 		Name:    "bench",
 		Args:    "FILE",
@@ -32,7 +32,7 @@ not the fuel.`,
 			a := &alone{}
 			opts := solo.BenchOptions{Rounds: 10}
 			var whole time.Duration
-			a.flags(f, components(), slog.LevelWarn)
+			a.flags(f, components, slog.LevelWarn)
 			f.IntVar(&opts.Batch, "batch", 16, "`NUMBER` of deltas in one call")
 			f.DurationVar(&whole, "time", 2*time.Second, "`DURATION` of the measurement")
 			return func(ctx context.Context, s cli.Streams, files []string) error {

@@ -11,7 +11,7 @@ import (
 )
 
 // Commands returns the commands. components returns the kinds of handlers of the program.
-func Commands(components func() compile.Components) []cli.Command {
+func Commands(components compile.Components) []cli.Command {
 	return []cli.Command{runCommand(components), benchCommand(components), replayCommand(components), inspectCommand(), pushCommand(), pullCommand(), verifyCommand()}
 }
 

@@ -50,7 +50,7 @@ func registry(t *testing.T) string {
 func run(t *testing.T, args ...string) (code int, out string) {
 	t.Helper()
 	var b bytes.Buffer
-	none := func() compile.Components { return compile.Components{} }
+	none := compile.Components{}
 	p := cli.Program{Command: cli.Command{Name: "plugin", Commands: plugincmd.Commands(none)}}
 	code = p.Main(t.Context(), cli.Streams{In: strings.NewReader(""), Out: &b, Err: &b, Raw: &b}, args)
 	return code, b.String()

@@ -16,7 +16,7 @@ import (
 )
 
 // replayCommand repeats the call of a dead letter.
-func replayCommand(components func() compile.Components) cli.Command {
+func replayCommand(components compile.Components) cli.Command {
 	return cli.Command{
 		Name:    "replay",
 		Args:    "[LETTER]",
@@ -33,7 +33,7 @@ sent or stored. Fuel is that of a function without the functions that it calls. 
 		Setup: func(f *cli.Flags) cli.Run {
 			r := &replay{}
 			var output string
-			r.flags(f, components(), slog.LevelInfo)
+			r.flags(f, components, slog.LevelInfo)
 			f.StringVar(&r.file, "file", "", "`FILE` with a dead letter, as router dlq show prints it, in place of LETTER; - is standard input")
 			f.BoolVar(&r.other, "other-module", false, "also if the handler runs another module than the recorded one")
 			f.ChoiceVar(&output, "o", "text", []string{"text", "json"}, "the format of the output")

@@ -37,7 +37,7 @@ func (a *alone) open(ctx context.Context, s cli.Streams) (*solo.Handler, error) 
 }
 
 // runCommand passes objects to a handler.
-func runCommand(components func() compile.Components) cli.Command {
+func runCommand(components compile.Components) cli.Command {
 	return cli.Command{
 		Name:    "run",
 		Args:    "FILE…",
@@ -54,7 +54,7 @@ code is 1 if a delta failed.`,
 		Setup: func(f *cli.Flags) cli.Run {
 			a := &alone{}
 			var output string
-			a.flags(f, components(), slog.LevelInfo)
+			a.flags(f, components, slog.LevelInfo)
 			f.ChoiceVar(&output, "o", "text", []string{"text", "json"}, "the format of the output")
 			return func(ctx context.Context, s cli.Streams, files []string) error {
 				if len(files) == 0 {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestPlugin: each language has a handler, its SDK, a configuration with cases, and a README that
-// begins with three commands. cmd/router builds and runs them.
+// begins with three commands. internal/commands builds and runs them.
 func TestPlugin(t *testing.T) {
 	for lang, files := range map[string][]string{
 		"go":             {"main.go", "main_test.go", "go.mod", "sdk/go.mod", "sdk/internal/host/host_wasip1.go", "testdata/phase.txtar"},

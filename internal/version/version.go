@@ -29,9 +29,23 @@ type Formats struct {
 	State    int                       `json:"stateFormat"` // format of the state file that this build writes
 }
 
-// Stamp contains the values that the linker writes into a binary, with go build -ldflags "-X
-// main.version=…". The compiler's own record of the commit is missing in git worktrees and depends
-// on the tags of the clone, so that builds of one commit would differ.
+// The linker writes these into a binary, with go build -ldflags
+// "-X github.com/deltarouter/deltarouter/internal/version.version=…", see the Makefile and
+// hack/release.
+var (
+	version            = "dev"
+	commit, commitTime string
+	modified           string
+)
+
+// Stamped returns the stamp of this binary.
+func Stamped() Stamp {
+	return Stamp{Version: version, Commit: commit, CommitTime: commitTime, Modified: modified}
+}
+
+// Stamp contains the values that the linker writes into a binary. The compiler's own record of the
+// commit is missing in git worktrees and depends on the tags of the clone, so that builds of one
+// commit would differ.
 type Stamp struct {
 	Version    string
 	Commit     string // empty: the compiler's record is used

@@ -22,6 +22,8 @@ type Kind[T, E any] interface {
 }
 
 type (
+	// AnyKind is a [HandlerKind] or a [SinkKind].
+	AnyKind interface{ Describe() config.Kind }
 	// HandlerKind makes handlers of one kind.
 	HandlerKind = Kind[Handler, HandlerEnv]
 	// SinkKind makes sinks of one kind.

@@ -6,7 +6,7 @@
 //   - A [Kind] opens a handler or a sink from its section of the configuration.
 //
 // Each kind is a package below this one. It imports this package and the packages that need no
-// other part of the router. cmd/router/components.go lists the kinds of the router. The package
+// other part of the router. Package plugins/all lists the kinds of the router. The package
 // plugins/plugintest tests the contract that all kinds keep.
 package plugins
 

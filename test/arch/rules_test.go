@@ -100,7 +100,7 @@ func (f *file) checkHabits() []string {
 	var problems []string
 	for _, decl := range f.ast.Decls {
 		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-			problems = append(problems, f.at(fn.Pos())+": no init functions: what exists is listed in cmd/router/components.go")
+			problems = append(problems, f.at(fn.Pos())+": no init functions: what exists is listed in pkg/plugins/all")
 		}
 	}
 	for _, loc := range later.FindAllIndex(f.src, -1) {

@@ -272,7 +272,7 @@ var allowed = map[string][]string{
 	"internal/access": {"internal/printable", "pkg/authz"},
 
 	// From a configuration to a running router, in layers. None of them knows a kind of plugin:
-	// cmd/router passes the kinds to them.
+	// pkg/router passes the kinds to them.
 	"internal/compile": {
 		"internal/cel", "internal/cel/explain", "internal/cel/schema", "internal/config/files", "internal/fileerr",
 		"internal/kept", "internal/natsconn", "internal/otlpconn", "internal/outline", "internal/similar", "pkg/config",
@@ -351,14 +351,18 @@ var allowed = map[string][]string{
 	// Templates that the router writes out, and the sources of the SDKs beside them.
 	"internal/scaffold": {"internal/fileerr", "internal/similar", "sdk"},
 	"sdk":               {},
-	"cmd/router": {
+	"internal/commands": {
 		"internal/api", "internal/cases", "internal/check", "internal/checkpoint", "internal/cli", "internal/compile",
 		"internal/config/reference", "internal/crds", "internal/emit", "internal/explain", "internal/fileerr",
 		"internal/gclimits", "internal/lines", "internal/listing", "internal/plugincmd", "internal/printable", "internal/rbac",
 		"internal/recording", "internal/remote", "internal/router", "internal/router/worker", "internal/scaffold",
 		"internal/simulate", "internal/statecmd", "internal/toolchain", "internal/version", "pkg/config", "pkg/informer",
-		"pkg/plugins", "pkg/plugins/*", // for router version,
+		"pkg/plugins",
 	},
+	// The program, and its list of kinds.
+	"pkg/plugins/all": {"pkg/plugins", "pkg/plugins/*"},
+	"pkg/router":      {"internal/cli", "internal/commands", "pkg/plugins"},
+	"cmd/router":      {"pkg/plugins/all", "pkg/router"},
 
 	// The SDK of native plugins shares the generated code with the router, and nothing else.
 	"proto/...":       {},

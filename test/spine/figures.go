@@ -14,7 +14,7 @@ import (
 // of them is a leaf, such as internal/rawjson: it works for the room that calls it.
 var rooms = []string{
 	"pkg/informer", "pkg/index", "pkg/filters", "internal/cel", "internal/pipeline", "pkg/plugins",
-	"internal/checkpoint", "internal/kv", "internal/inspect", "internal/router", "cmd/router",
+	"internal/checkpoint", "internal/kv", "internal/inspect", "internal/router", "internal/commands",
 }
 
 // roomOf returns the room of a package; empty: it is a leaf.

@@ -81,7 +81,7 @@ var withoutRace = []string{"internal/cel", "internal/meter", "pkg/plugins/extism
 // raceInAll are folders that only make test-all runs with the race detector, which takes minutes
 // for them: the concurrency of the commands is that of packages of make race, and the configuration
 // has one sync.Once.
-var raceInAll = []string{"cmd/router", "pkg/config"}
+var raceInAll = []string{"internal/commands", "pkg/config"}
 
 // Raced reports whether a target, Race or All, runs the tests of a folder with the race detector.
 // imports are the imports of the package and of its tests.

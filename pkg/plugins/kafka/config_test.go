@@ -8,7 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 )
 
-// TestProblems: each mistake is one problem at its position. cmd/router/testdata/mistakes.md shows
+// TestProblems: each mistake is one problem at its position. internal/commands/testdata/mistakes.md shows
 // the output.
 func TestProblems(t *testing.T) {
 	for _, test := range []struct{ config, path, want string }{
