@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
@@ -20,13 +19,12 @@ func failedPod() *event.Delta {
 
 // A table finds the routes that want a delta without evaluating the filters of all routes.
 func ExampleTable_Match() {
-	env, _ := cel.NewEnv(cel.EnvConfig{Cluster: "prod"})
 	entry := func(text string) filters.Entry {
-		program, err := env.Compile(text, cel.Filter, "pods")
+		filter, err := filters.Compile(text)
 		if err != nil {
 			panic(err)
 		}
-		return filters.Entry{Sources: []string{"pods"}, Ops: []event.Op{event.Added}, Filter: filters.NewCEL(filters.CELConfig{Program: program})}
+		return filters.Entry{Sources: []string{"pods"}, Ops: []event.Op{event.Added}, Filter: filter}
 	}
 	table := filters.NewTable([]filters.Entry{
 		entry(`object.status.phase == "Failed"`),
@@ -43,15 +41,18 @@ func ExampleTable_Match() {
 	// 1
 }
 
-// A filter that misses a field does not match. Absent counts these deltas.
-func ExampleNewCEL() {
-	env, _ := cel.NewEnv(cel.EnvConfig{Cluster: "prod"})
-	program, _ := env.Compile(`object.spec.priority > 100`, cel.Filter, "pods")
-	absent := uint64(0)
-	filter := filters.NewCEL(filters.CELConfig{Program: program, Absent: func(deltas uint64) { absent += deltas }})
-	ok, err := filter.Match(context.Background(), failedPod())
-	fmt.Println(ok, err, absent)
-	// Output: false <nil> 1
+// A filter that misses a field does not match. A mistake in the text is an error with its place.
+func ExampleCompile() {
+	filter, err := filters.Compile(`object.spec.priority > 100`)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(filter.Match(context.Background(), failedPod()))
+	_, err = filters.Compile(`object.spec.priority >> 100`)
+	fmt.Println(err)
+	// Output:
+	// false <nil>
+	// filter "object.spec.priority >> 100": 1:23: syntax error: unexpected '>'
 }
 
 func ExampleFunc() {

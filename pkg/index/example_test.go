@@ -2,10 +2,7 @@ package index_test
 
 import (
 	"fmt"
-	"log/slog"
 
-	"github.com/deltarouter/deltarouter/internal/cel"
-	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
 )
@@ -21,12 +18,10 @@ func parsePod(name, node string) *event.Object {
 
 // The catalog answers look-ups by the names of the configuration.
 func ExampleCatalog_Lookup() {
-	env, _ := cel.NewEnv(cel.EnvConfig{Cluster: "prod", Sources: map[string][]string{"pods": index.Builtins()}})
-	text := "object.spec.nodeName"
-	program, _ := env.Compile(text, cel.Index, "pods")
-	failures := metrics.New().IndexErrors.WithLabelValues("pods", "byNode")
-	byNode := index.NewSpec([]string{text}, []*cel.Program{program}, failures, slog.New(slog.DiscardHandler), "byNode")
-
+	byNode, err := index.Compile("object.spec.nodeName")
+	if err != nil {
+		panic(err)
+	}
 	store := index.NewStore(byNode)
 	store.Put(parsePod("web-1", "n2"))
 	store.Put(parsePod("web-0", "n1"))
@@ -39,6 +34,14 @@ func ExampleCatalog_Lookup() {
 	// Output:
 	// [shop/db-0 shop/web-0]
 	// 3 0
+}
+
+// A mistake has its place in the text.
+func ExampleCompile() {
+	_, err := index.Compile("object.spec.nodeName", "objekt.metadata.labels.team")
+	fmt.Println(err)
+	// Output:
+	// index "objekt.metadata.labels.team": 1:1: undeclared reference to 'objekt'; did you mean "object"?
 }
 
 func ExampleStore() {

@@ -45,9 +45,9 @@ type Downstream interface {
 // Config has the dependencies and settings of a Factory.
 type Config struct {
 	Client     *Client
-	Cluster    string // name of the cluster, part of every event
-	Metrics    *metrics.Metrics
-	Log        *slog.Logger
+	Cluster    string           // name of the cluster, part of every event
+	Metrics    *metrics.Metrics // nil: nothing is counted
+	Log        *slog.Logger     // nil: nothing is logged
 	Downstream Downstream
 
 	// TakesInitial reports whether Downstream looks at the objects of initial deltas of a source.
@@ -123,6 +123,12 @@ func New(cfg Config) *Factory {
 	cfg.ProbeInterval = cmp.Or(cfg.ProbeInterval, 30*time.Second)
 	if cfg.Clock == nil {
 		cfg.Clock = timer.Real()
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = metrics.New() // nothing reads them
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &Factory{cfg: cfg, sources: make(map[string]*source), probes: reflector.NewProbes()}
 	if cfg.Client != nil { // a factory with injected deltas has no client

@@ -134,6 +134,23 @@ func (d SinkDefinition[C]) Open(ctx context.Context, node config.Node, env SinkE
 // InOrder implements [Ordered].
 func (SinkDefinition[C]) InOrder() {}
 
+// HandlerDefinition is a [Definition] of handlers. It is a complete kind. A kind with optional
+// interfaces embeds it.
+type HandlerDefinition[C any] struct {
+	Definition[C]
+
+	New func(ctx context.Context, c C, env HandlerEnv) (Handler, error) // opens a handler
+}
+
+// Open implements [Kind].
+func (d HandlerDefinition[C]) Open(ctx context.Context, node config.Node, env HandlerEnv) (Handler, error) {
+	c, err := d.Decode(node)
+	if err != nil {
+		return nil, err
+	}
+	return d.New(ctx, c, env)
+}
+
 // Program is a file that a handler runs as a process.
 type Program struct {
 	File   string // its path
