@@ -19,7 +19,7 @@ const (
 
 // ProcessFolders are the folders of the root module whose tests start API servers, NATS servers and
 // routers, and mostly wait for them. Those that take the longest are the first ones.
-var ProcessFolders = []string{"test/fleet", "test/e2e", "test/chaos", "test/image", "test/sandboxtest", "test/docs", "test/spine", "test/natstest"}
+var ProcessFolders = []string{"test/fleet", "test/e2e", "test/chaos", "test/image", "test/sandboxtest", "test/docs", "test/spine", "test/natstest", "test/embed"}
 
 // ProcessModules are the modules of the same kind: they build Kubernetes, Sigstore, images and the
 // programs of the measurements.
