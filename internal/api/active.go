@@ -38,9 +38,9 @@ type Active struct {
 	Repeats int       `json:"repeats"`         // number of reminders
 }
 
-// activeAnswer is a page of the objects that an [ActiveQuery] selects, in the order of sources,
+// ActiveAnswer is a page of the objects that an [ActiveQuery] selects, in the order of sources,
 // namespaces and names. An object for which the condition holds throughout appears once.
-type activeAnswer struct {
+type ActiveAnswer struct {
 	Route string   `json:"route"`
 	Items []Active `json:"items"`
 	// the parameter for the next page; empty on the last page
@@ -81,7 +81,7 @@ func (c *control) actives(r *http.Request) (any, error) {
 		return nil, refuse(http.StatusBadRequest, err)
 	}
 	items, more, err := c.Active(r.Context(), q)
-	answer := activeAnswer{Route: q.Route, Items: append([]Active{}, items...)}
+	answer := ActiveAnswer{Route: q.Route, Items: append([]Active{}, items...)}
 	if more {
 		answer.Continue = items[len(items)-1].token()
 	}
@@ -90,7 +90,7 @@ func (c *control) actives(r *http.Request) (any, error) {
 
 // Active returns one page of the objects for which the condition of a route holds. The token is
 // empty for the first page, and the previous page's Continue for each further page.
-func (c *Client) Active(ctx context.Context, q ActiveQuery, token string) (answer activeAnswer, err error) {
+func (c *Client) Active(ctx context.Context, q ActiveQuery, token string) (answer ActiveAnswer, err error) {
 	values := url.Values{"limit": {fmt.Sprint(min(max(q.Limit, 1), maxLimit))}}
 	if token != "" {
 		values.Set("continue", token)

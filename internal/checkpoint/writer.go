@@ -66,7 +66,7 @@ type Writer struct {
 	backoff backoff.Series
 }
 
-// Stats counts the work of a Writer.
+// WriterStats counts the work of a Writer.
 type WriterStats struct {
 	Cuts     int           // including cuts without changes
 	Intents  int           // intents written
@@ -75,7 +75,7 @@ type WriterStats struct {
 	LastCut  time.Time     // when everything that changed was last on disk; zero: never
 }
 
-// New returns a Writer, which writes only after the start of [Writer.Run]. log may be nil.
+// NewWriter returns a Writer, which writes only after the start of [Writer.Run]. log may be nil.
 func NewWriter(db *DB, collector Collector, log *slog.Logger) *Writer {
 	return newWriter(db, collector, log)
 }

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/term"
 )
 
-// Is reports whether w is a terminal.
+// IsTerminal reports whether w is a terminal.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(interface{ Fd() uintptr })
 	return ok && term.IsTerminal(int(f.Fd()))
@@ -20,7 +20,7 @@ const (
 	never     = "never"
 )
 
-// Modes lists the modes of colours, the default first.
+// ColorModes lists the modes of colours, the default first.
 func ColorModes() []string { return []string{ColorAuto, always, never} }
 
 // Color is a way to write a word, as the parameters of the escape sequence SGR.

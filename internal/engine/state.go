@@ -23,7 +23,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
 
-// File is the state file in state.dir.
+// StateFile is the state file in state.dir.
 const StateFile = "state.db"
 
 // notForgotten is logged when the state folder accepts no changes.
@@ -72,7 +72,7 @@ func (s *Shipping) open(cfg checkpoint.Config) (*checkpoint.DB, error) {
 	return s.DB, nil
 }
 
-// Open opens the state folder and locks it. The dead letters follow with OpenLetters.
+// OpenState opens the state folder and locks it. The dead letters follow with OpenLetters.
 func OpenState(cfg config.State, around func(string, func() error) error, ship Shipping, log *slog.Logger) (*State, error) {
 	dir := cfg.Dir
 	if err := os.MkdirAll(dir, 0o700); err != nil {

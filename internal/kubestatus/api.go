@@ -22,7 +22,7 @@ const component = "deltarouter"
 // ErrForbidden means that the router may not create Events.
 var ErrForbidden = errors.New("the API server forbids it")
 
-// New returns a Reporter of Events about a pod. now returns the time.
+// NewPodEvents returns a Reporter of Events about a pod. now returns the time.
 func NewPodEvents(pod Pod, api *plugins.API, now func() time.Time) *Reporter {
 	send := func(ctx context.Context, e *corev1.Event) error { return create(ctx, api, e) }
 	return &Reporter{pod: pod, create: send, now: now, limit: rate.NewLimiter(rate.Every(refill), burst), last: make(map[key]report)}

@@ -347,7 +347,7 @@ func (r *router) swap(ctx context.Context, next *engine.Set, change *pipeline.Ch
 		r.objects.Store(next.Inventory())
 		change.Swap()
 		r.Memories.Withhold(next.Plan.SeeSecrets())
-		r.Watches.Use(next.Watches, next.Plan.Routes)
+		r.Watches.Use(next.Watches, next.Plan.Routes) //nolint:contextcheck // watches have the context of the router
 		held.Existing(func(d *event.Delta) event.Admission { return change.Existing(context.WithoutCancel(ctx), d) })
 		if r.State == nil {
 			return
