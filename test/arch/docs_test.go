@@ -189,3 +189,31 @@ func TestVersion(t *testing.T) {
 		}
 	}
 }
+
+// TestRooms compares internal/README.md with the folders of internal: it names each one, and no
+// package that does not exist.
+func TestRooms(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join(root, "internal", "README.md"))
+	must.Succeed(t, err)
+	named := make(map[string]bool)
+	for _, m := range regexp.MustCompile("`([a-z][a-z/]*)(?:/…)?`").FindAllStringSubmatch(string(readme), -1) {
+		dir := m[1]
+		if _, inside, ok := strings.Cut(dir, "pkg/"); !ok {
+			room, _, _ := strings.Cut(dir, "/")
+			named[room] = true
+			dir = "internal/" + dir
+		} else if inside == "" {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(dir))); err != nil {
+			t.Errorf("internal/README.md names a package that does not exist: %v", err)
+		}
+	}
+	rooms, err := os.ReadDir(filepath.Join(root, "internal"))
+	must.Succeed(t, err)
+	for _, room := range rooms {
+		if room.IsDir() && !named[room.Name()] {
+			t.Errorf("internal/README.md does not name %s", room.Name())
+		}
+	}
+}
