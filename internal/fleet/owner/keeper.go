@@ -43,6 +43,7 @@ type keeper struct {
 // run takes and holds the partition until give is closed. If ctx ends, the lease is not freed.
 func (k *keeper) run(ctx context.Context) {
 	defer close(k.ended)
+	defer k.tidy(ctx)
 	for pause := time.Duration(0); ; pause = k.ttl / 10 {
 		v, revision, ok := k.wait(ctx, pause)
 		if !ok {
@@ -316,6 +317,32 @@ func (k *keeper) free(ctx context.Context, l *Lease) {
 		}
 	}
 	k.complain("a partition could not be freed: another worker takes it when its lease ends", nil)
+}
+
+// tidy removes the key of an obsolete partition that a lost lease of this worker has left: no worker
+// takes the partition any more, so it would stay in the bucket for ever.
+func (k *keeper) tidy(ctx context.Context) {
+	if !k.obsolete.Load() {
+		return
+	}
+	tidying, cancel := context.WithTimeout(ctx, k.ttl)
+	defer cancel()
+	for tidying.Err() == nil {
+		v, revision, err := k.look(tidying)
+		if err == nil && v.Worker == k.worker {
+			err = k.store.Delete(tidying, k.partition.String(), revision)
+		}
+		if err == nil {
+			return
+		}
+		select {
+		case <-tidying.Done():
+		case <-time.After(k.ttl / 20):
+		}
+	}
+	if ctx.Err() == nil {
+		k.complain("the key of a partition without messages could not be removed from NATS", nil)
+	}
 }
 
 // complain logs something that other partitions may have for the same reason.

@@ -221,6 +221,32 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// TestLostObsolete: a partition whose lease was lost, and whose generation has no messages any more
+// when the keeper ends, leaves no key behind.
+func TestLostObsolete(t *testing.T) {
+	// Guarantee: workers-reshard
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, w := newShared(), &watchmen{t: t, owners: map[string]*Lease{}}
+		var cut atomic.Bool
+		k := newKeeper("a", &link{shared: s, cut: func() (there, back bool) { return cut.Load(), false }}, w.obey("a"))
+		go k.run(t.Context())
+		time.Sleep(ttl)
+		cut.Store(true)
+		time.Sleep(ttl)
+		if k.holding.Load() != nil || len(s.values) != 1 {
+			t.Fatalf("the lease is not lost, or the key is gone: %q", s.values)
+		}
+		k.obsolete.Store(true)
+		k.dismiss()
+		cut.Store(false)
+		<-k.ended
+		if len(s.values) > 0 {
+			t.Errorf("left behind: %q", s.values)
+		}
+	})
+}
+
 // TestLostTogether: the partitions that a worker loses for one reason have one line in its log at
 // once, and one 10 s later, with the names of the routes instead of the keys of partitions.
 func TestLostTogether(t *testing.T) {
