@@ -1,6 +1,5 @@
 // Command router routes the changes of a Kubernetes cluster as a configuration file says. Package
-// internal/commands lists its commands, package pkg/plugins/all its kinds of handlers and sinks;
-// router help prints both.
+// internal/commands lists its commands, package pkg/plugins/all its kinds of handlers and sinks.
 package main
 
 import (

@@ -46,8 +46,8 @@
 // signed a uint, beyond that a double; any other number is a double. Maps are iterated in the order
 // of the text. Everything else is as CEL defines it for JSON.
 //
-// From a text to a result: package check parses it and checks its types, together with the defines;
-// package resolve links them to one tree for the place of use; package cost estimates the tree and
+// From a text to a result: package check parses it, checks its types, together with the defines,
+// and links them to one tree for the place of use; package cost estimates the tree and
 // wraps the parts that have to be counted; a [Program] evaluates it over the values of package
 // jsonval, with the functions of package builtin.
 //

@@ -1,7 +1,7 @@
 // Package checkpoint keeps on disk the state that a restart must not lose: the objects and the
 // position of each watch, the backlog and the dead letters (see [Letters]) of each route, and the
-// kv of handlers. It is one file, state.db, that one router owns; one [Writer] writes the
-// cuts while the router runs, at the pace that a budget of CPU allows, and the intents within 10 ms.
+// kv of handlers. It is one file, state.db, that one router owns; one [Writer] writes the cuts
+// while the router runs, at the pace that a budget of CPU allows, and the intents within 10 ms.
 // Changes that could not be written are merged with later ones.
 //
 //	informer ──Dirty──┐                       ┌──► state.db (bbolt)

@@ -136,7 +136,7 @@ type over struct {
 	out      io.Writer
 }
 
-// Fd returns the descriptor of the writer below, so that [Is] knows a terminal. If that has none,
+// Fd returns the descriptor of the writer below, so that [IsTerminal] knows a terminal. If that has none,
 // the descriptor is not valid.
 func (o *over) Fd() uintptr {
 	if f, ok := o.out.(interface{ Fd() uintptr }); ok {

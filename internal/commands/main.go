@@ -39,7 +39,7 @@ const drainTimeout = 20 * time.Second
 func Main(made compile.Components) int {
 	ctx, stop := stopOnSignal()
 	defer stop()
-	return Run(ctx, made, os.Args[1:], os.Stdout, os.Stderr)
+	return runProgram(ctx, made, os.Args[1:], os.Stdout, os.Stderr)
 }
 
 // stopOnSignal ends the context at the first SIGINT or SIGTERM; the second ends the process at
@@ -57,8 +57,8 @@ func stopOnSignal() (context.Context, func()) {
 	return ctx, cancel
 }
 
-// Run is Main without the process around it.
-func Run(ctx context.Context, made compile.Components, args []string, stdout, stderr io.Writer) int {
+// runProgram is Main without the process around it.
+func runProgram(ctx context.Context, made compile.Components, args []string, stdout, stderr io.Writer) int {
 	s := cli.Streams{In: os.Stdin, Out: printable.Writer(stdout), Err: printable.Writer(stderr), Raw: stdout}
 	return program(made).Main(ctx, s, args)
 }

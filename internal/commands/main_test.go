@@ -39,7 +39,7 @@ func components() compile.Components {
 
 // run runs a command of the router of this project.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return Run(ctx, components(), args, stdout, stderr)
+	return runProgram(ctx, components(), args, stdout, stderr)
 }
 
 func TestRun(t *testing.T) {

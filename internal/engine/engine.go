@@ -2,9 +2,9 @@
 // routes), and joins the factory, the pipeline and the state. It reads no configuration and serves
 // no API.
 //
-// [State] is the state folder of a router: it collects the state of sources, routes and handlers at
-// one moment, writes it, and restores it after a restart. [Watches] runs the `watches` of routes: it
-// finds the objects that depend on changes of other sources, and emits them once more.
+// [State] is the state folder of a router: it collects the state of sources, routes and handlers
+// at one moment, writes it, and restores it after a restart. [Watches] runs the `watches` of
+// routes: it finds the objects that depend on changes of other sources, and emits them once more.
 package engine
 
 import (

@@ -178,8 +178,8 @@ func (s *State) Restore(ctx context.Context, watches map[string]*informer.Watch,
 	return nil
 }
 
-// Collect implements checkpoint.Collector: it returns the changes of the watches and the routes, all at
-// one moment, and the writes of handlers until some time after it.
+// Collect implements checkpoint.Collector: it returns the changes of the watches and the routes,
+// all at one moment, and the writes of handlers until some time after it.
 func (s *State) Collect(at func()) checkpoint.Cut {
 	var cut checkpoint.Cut
 	held := s.factory.BeginCut()

@@ -23,8 +23,8 @@ import (
 // With more of them all objects of the route become due, which covers every change.
 const maxChanges = 10_000
 
-// Route runs the `watches` of a route, which make some of its objects due when objects of other
-// sources change. Each change waits until the expression has returned its dependents; each
+// watchedRoute runs the `watches` of a route, which make some of its objects due when objects of
+// other sources change. Each change waits until the expression has returned its dependents; each
 // dependent is due until it is emitted once more: one object at a time, when the route has room.
 // Both are in the checkpoint, see saved.go, so a restart loses none of them.
 type watchedRoute struct {
@@ -81,15 +81,15 @@ type Watches struct {
 	workers  sync.WaitGroup
 }
 
-// newWatches makes a Watches without watches; Use adds them.
+// newWatches returns Watches without routes; Use adds them.
 func newWatches(deps watchesConfig) *Watches {
 	q := &Watches{deps: deps}
 	q.bySource.Store(&map[string][]*watchedRoute{})
 	return q
 }
 
-// NewRoute makes the Route of a configured route, without pending work. cache returns a catalog of
-// some sources; saved: pending work goes to the checkpoint.
+// newWatchedRoute makes the watchedRoute of a configured route, without pending work. cache
+// returns a catalog of some sources; saved: pending work goes to the checkpoint.
 func newWatchedRoute(p *compile.Route, saved bool, cache func(sources []string) *index.Catalog) *watchedRoute {
 	q := &watchedRoute{
 		route: p, due: make(map[cel.Ref]struct{}), wake: make(chan struct{}, 1), more: make(chan struct{}, 1),
@@ -104,7 +104,7 @@ func newWatchedRoute(p *compile.Route, saved bool, cache func(sources []string) 
 	return q
 }
 
-// Use replaces the running Routes. all has the Routes with watches, routes all configured ones.
+// Use replaces the running routes. all has those with watches, routes all configured ones.
 // Pending work is kept under the id of its route. Use does not block.
 func (q *Watches) Use(all []*watchedRoute, routes []compile.Route) {
 	q.mu.Lock()

@@ -10,9 +10,8 @@
 //
 //   - this one: admit.go asks each route for its verdict, and waits for room
 //   - spec: the filter and the keys of a route; condition for rules about time
-//   - route: Commit; from then on the delta is pending
-//   - backlog: the limit, the overflow policy, and the queue (package queue)
-//   - route: a worker takes a batch when the schedule (package schedule) says so
+//   - route: Commit; from then on the delta is pending. backlog.go: the limit, the overflow policy,
+//     and the queue (package queue). A worker takes a batch when its leader (queue.Leader) plans one
 //   - deliver: handler, targets, retries, dead letters; chain.go for a downstream route (package
 //     chain)
 //

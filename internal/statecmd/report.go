@@ -26,7 +26,7 @@ type Report struct {
 	Handlers []handlerReport `json:"kv"`
 }
 
-// Watch is a watch of a Report.
+// watchReport is a watch of a Report.
 type watchReport struct {
 	ID string `json:"id"`
 	// set by the caller, who knows the configuration
@@ -39,7 +39,7 @@ type watchReport struct {
 	Intents         int      `json:"intents"`
 }
 
-// Route is a route of a Report. One that the file knows only by its dead letters has no other
+// routeReport is a route of a Report. One that the file knows only by its dead letters has no other
 // figures.
 type routeReport struct {
 	ID          string     `json:"id"`
@@ -54,7 +54,7 @@ type routeReport struct {
 	Paused      bool       `json:"paused,omitempty"`
 }
 
-// Handler is the kv of a handler, or of a sink ("sink:name"), or records of the router
+// handlerReport is the kv of a handler, or of a sink ("sink:name"), or records of the router
 // ("router:customResources"), in a Report.
 type handlerReport struct {
 	Name    string     `json:"name"`

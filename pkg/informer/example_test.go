@@ -20,8 +20,8 @@ func (printing) Admit(_ context.Context, d *event.Delta) (event.Admission, error
 	return nil, nil //nolint:nilnil // the delta was printed
 }
 
-// The deltas of a watch without an API server. With [informer.Config.Client] and [informer.Factory.Run]
-// the changes come from a cluster, see examples/embed.
+// The deltas of a watch without an API server. With [informer.Config.Client] and
+// [informer.Factory.Run] the changes come from a cluster, see examples/embed.
 func ExampleNew() {
 	pods := index.NewStore()
 	factory := informer.New(informer.Config{Downstream: printing{}})

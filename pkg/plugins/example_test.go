@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -52,6 +53,37 @@ func ExampleSinkDefinition() {
 	// got shop/web-0
 	// []
 	// config.yaml:1:1: prefixx: unknown key; did you mean "prefix"?
+}
+
+// namer is a handler that makes an event of the name of each object.
+type namer struct{}
+
+func (namer) Handle(_ context.Context, batch []*event.Delta) ([]plugins.Result, error) {
+	results := make([]plugins.Result, len(batch))
+	for i, d := range batch {
+		results[i].Events = []plugins.Emit{{Data: []byte(strconv.Quote(d.Object().Key().Name))}}
+	}
+	return results, nil
+}
+
+func (namer) Close(context.Context) error { return nil }
+
+// A kind of handler is a definition and a function that opens a handler.
+func ExampleHandlerDefinition() {
+	kind := plugins.HandlerDefinition[struct{}]{
+		Definition: plugins.Definition[struct{}]{Name: "namer", Doc: "Makes events of names.", Example: "{}\n"},
+		New:        func(context.Context, struct{}, plugins.HandlerEnv) (plugins.Handler, error) { return namer{}, nil },
+	}
+	node, _ := config.ParseNode("config.yaml", []byte("{}\n"))
+	handler, err := kind.Open(context.Background(), node, plugins.HandlerEnv{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	pod, _ := event.ParseObject(&event.Resource{Kind: "Pod"}, `{"metadata": {"name": "web-0"}}`)
+	results, err := handler.Handle(context.Background(), []*event.Delta{{Op: event.Added, New: pod}})
+	fmt.Println(string(results[0].Events[0].Data), err)
+	// Output: "web-0" <nil>
 }
 
 // The class of an error decides the next step of the router. The outermost mark counts.

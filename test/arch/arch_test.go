@@ -17,10 +17,12 @@ import (
 // root is the path of the repository.
 const root = "../.."
 
-// TestRepository checks every Go file of every module.
+// TestRepository checks every Go file of every module, and that the files of a folder are one
+// package: the compiler does not see the files for other systems.
 func TestRepository(t *testing.T) {
 	files := 0
-	said := map[string]bool{} // report an unknown folder once, not for each file
+	packages := map[string]string{} // by folder
+	said := map[string]bool{}       // report an unknown folder once, not for each file
 	err := fs.WalkDir(os.DirFS(root), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -43,6 +45,11 @@ func TestRepository(t *testing.T) {
 			return err
 		}
 		files++
+		if is := strings.TrimSuffix(f.ast.Name.Name, "_test"); packages[f.dir] == "" {
+			packages[f.dir] = is
+		} else if is != packages[f.dir] {
+			t.Errorf("%s is of package %s, and another file of the folder of package %s", name, is, packages[f.dir])
+		}
 		for _, problem := range f.check() {
 			if !said[problem] {
 				t.Error(problem)

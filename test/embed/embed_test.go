@@ -5,6 +5,7 @@ package embed_test
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -65,6 +66,17 @@ func await(t *testing.T, lines <-chan string, want string) {
 			}
 		case <-late:
 			t.Fatalf("the program does not print %q", want)
+		}
+	}
+}
+
+// TestLength: each program has at most 80 lines, as docs/EMBEDDING.md says.
+func TestLength(t *testing.T) {
+	for _, name := range []string{"watch", "router"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "examples", "embed", name, "main.go"))
+		must.Succeed(t, err)
+		if n := bytes.Count(text, []byte("\n")); n > 80 {
+			t.Errorf("%s has %d lines", name, n)
 		}
 	}
 }

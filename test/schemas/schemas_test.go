@@ -1,5 +1,5 @@
-// Package schemas compares the built-in schemas of internal/cel/schema with those of the sandbox's API
-// server, and rewrites them with a flag: `make generate`.
+// Package schemas compares the built-in schemas of internal/cel/schema with those of the sandbox's
+// API server, and rewrites them with a flag: `make generate`.
 package schemas
 
 import (

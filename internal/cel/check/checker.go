@@ -1,5 +1,5 @@
-// Package check compiles the defines of a configuration and checks expressions, for each source with
-// a known type: their types ([Checker]); the rules of the place where they are used, as which
+// Package check compiles the defines of a configuration and checks expressions, for each source
+// with a known type: their types ([Checker]); the rules of the place where they are used, as which
 // variables, functions, sources, indexes and paths exist ([Resolve], which makes one tree of an
 // expression and the defines that it uses); and effects that their author may not intend
 // ([Warnings]).

@@ -33,7 +33,7 @@ const (
 	VarSecrets = "secrets"
 )
 
-// Our functions come in pairs: the written one is only declared, and package resolve replaces it by
+// Our functions come in pairs: the written one is only declared, and package check replaces it by
 // the one with an @, whose first argument is [VarInput] and whose source and index are separate
 // arguments.
 const (

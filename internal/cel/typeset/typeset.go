@@ -1,6 +1,6 @@
-// Package typeset has the types that expressions are checked against: the types of objects by their
-// schemas, and the types of the records that our functions make. A [Reporter] describes the mistakes
-// in the text of an expression, and their remedies.
+// Package typeset has the types that expressions are checked against: the types of objects by
+// their schemas, and the types of the records that our functions make. A [Reporter] describes the
+// mistakes in the text of an expression, and their remedies.
 package typeset
 
 import (

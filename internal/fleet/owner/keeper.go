@@ -319,8 +319,8 @@ func (k *keeper) free(ctx context.Context, l *Lease) {
 	k.complain("a partition could not be freed: another worker takes it when its lease ends", nil)
 }
 
-// tidy removes the key of an obsolete partition that a lost lease of this worker has left: no worker
-// takes the partition any more, so it would stay in the bucket for ever.
+// tidy removes the key of an obsolete partition that a lost lease of this worker has left: as
+// no worker takes the partition any more, the key would stay in the bucket.
 func (k *keeper) tidy(ctx context.Context) {
 	if !k.obsolete.Load() {
 		return

@@ -7,9 +7,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/timer"
 )
 
-// Leader decides when a route takes the next batch, and its maximum size. One worker of a route at a
-// time is the leader: it calls [Leader.Plan], and either takes a batch of the queue or waits for a
-// change, signalled by [Leader.Signal], or for a time.
+// Leader decides when a route takes the next batch, and its maximum size. One worker of a route at
+// a time is the leader: it calls [Leader.Plan], and either takes a batch of the queue or waits for
+// a change, signalled by [Leader.Signal], or for a time.
 //
 // Acquire, Release and Wait may be called at any time; the lock of the route guards all else.
 type Leader struct {

@@ -68,7 +68,7 @@ type backlog struct {
 	shown   int // the length of the tail in the metrics
 }
 
-// New returns the empty backlog of a new route. leader is signalled when more deltas can be taken.
+// newBacklog returns the empty backlog of a new route. leader is signalled when more deltas can be taken.
 func newBacklog(env *Storage, c *spec.Config, all condition.Env, leader *queue.Leader) *backlog {
 	b := &backlog{AllPlaced: c.Ready == nil, env: env, config: c, leader: leader}
 	env.Shares.rules(c.ID, &all)
@@ -82,7 +82,7 @@ func newBacklog(env *Storage, c *spec.Config, all condition.Env, leader *queue.L
 	return b
 }
 
-// Configure changes the configuration. Old is the previous one from then on; [Backlog.Adopt]
+// Configure changes the configuration. Old is the previous one from then on; [backlog.Adopt]
 // assigns lanes to the pending deltas by the new one.
 func (b *backlog) Configure(next *spec.Config) {
 	if b.config.Name != next.Name {

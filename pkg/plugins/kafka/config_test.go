@@ -8,8 +8,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 )
 
-// TestProblems: each mistake is one problem at its position. internal/commands/testdata/mistakes.md shows
-// the output.
+// TestProblems: each mistake is one problem at its position.
+// internal/commands/testdata/mistakes.md shows the output.
 func TestProblems(t *testing.T) {
 	for _, test := range []struct{ config, path, want string }{
 		{"{topic: k}", "", "brokers is missing"},

@@ -33,13 +33,13 @@ const (
 	complaintInterval = time.Minute
 )
 
-// Client sends the requests of a handler's guests. It is safe for concurrent use.
+// fetchClient sends the requests of a handler's guests. It is safe for concurrent use.
 type fetchClient struct {
 	hosts map[string]*fetchTarget // by host:port
 	log   *slog.Logger
 }
 
-// Target is a host that guests may send requests to.
+// fetchTarget is a host that guests may send requests to.
 type fetchTarget struct {
 	Grant
 
@@ -51,7 +51,8 @@ type fetchTarget struct {
 	complained time.Time
 }
 
-// New returns a client for the hosts of a configuration. With env.HTTP it sends no requests itself.
+// newFetchClient returns a client for the hosts of a configuration. With env.HTTP it sends no
+// requests itself.
 func newFetchClient(hosts []Grant, env plugins.HandlerEnv, clock timer.Clock) *fetchClient {
 	c := &fetchClient{hosts: make(map[string]*fetchTarget), log: env.Log}
 	d := newDialer(env.APIServer)
@@ -108,8 +109,8 @@ func (c *fetchClient) Find(text string) (*fetchRequest, *fetchTarget, int32) {
 	return r, host, abi.StatusOK
 }
 
-// Unreached is the error of a request without a response, because a host could not be reached or
-// did not answer in time.
+// unreachedError is the error of a request without a response, because a host could not be reached
+// or did not answer in time.
 type unreachedError struct{ Host, Reason string }
 
 func (e *unreachedError) Error() string { return "no answer from " + e.Host + ": " + e.Reason }

@@ -14,7 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/internal/guest/abi"
 )
 
-// Request is the request of a guest.
+// fetchRequest is the request of a guest.
 type fetchRequest struct {
 	method  string
 	url     *url.URL
