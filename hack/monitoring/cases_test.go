@@ -121,7 +121,7 @@ var alertCases = map[string]alertCase{
 	},
 	"DeltarouterFleetNATS": {
 		fires: series{`deltarouter_fleet_nats_problems`: "2+0x30"}, early: "4m", at: "5m",
-		summary:     "NATS is not as the fleet needs it.",
+		summary:     "NATS has problems that affect the fleet.",
 		description: "The leader has found 2 faults of NATS for over 5 minutes. Deltas for workers wait on its disk, or standbys fall behind.",
 		quiet:       series{`deltarouter_fleet_nats_problems`: "0+0x60"},
 	},

@@ -192,7 +192,7 @@ func (c *control) lasting(ctx context.Context, path string) (context.Context, co
 				return
 			case <-again:
 				if err := caller.Again(ctx); err != nil && ctx.Err() == nil {
-					c.Log.Info("a request was ended, because its sender may not make it any more", "path", path, "user", caller.String(), "err", err)
+					c.Log.Info("request ended: the caller lost its permission", "path", path, "user", caller.String(), "err", err)
 					cancel(err)
 				}
 			}

@@ -23,14 +23,14 @@ func backupCuts(t *testing.T, n int) (cuts []checkpoint.Cut) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(3, 4))
 	pods := resource("", "pods")
-	big := checkpoint.WatchCut{ID: "big", Fed: "1"}
+	big := checkpoint.WatchCut{ID: "big", Applied: "1"}
 	for i := range 300 {
 		name := fmt.Sprint("big", i)
 		big.Put = append(big.Put, object(t, pods, name, name, "1", randomText(5000, uint64(i))))
 	}
-	cuts = append(cuts, checkpoint.Cut{Watches: []checkpoint.WatchCut{big}}, checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "big", Fed: "2", Reset: true}}})
+	cuts = append(cuts, checkpoint.Cut{Watches: []checkpoint.WatchCut{big}}, checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "big", Applied: "2", Reset: true}}})
 	for i := range n {
-		w, r := checkpoint.WatchCut{ID: "w", Fed: fmt.Sprint(i)}, checkpoint.RouteCut{Name: "r"}
+		w, r := checkpoint.WatchCut{ID: "w", Applied: fmt.Sprint(i)}, checkpoint.RouteCut{Name: "r"}
 		for range 1 + random.IntN(4) {
 			o := object(t, pods, fmt.Sprintf("n%d", random.IntN(30)), fmt.Sprintf("u%d", random.IntN(60)), "1", randomText(random.IntN(300), random.Uint64()))
 			w.Put = append(w.Put, o)

@@ -47,7 +47,7 @@ func fill(b *testing.B) (*checkpoint.DB, string, *event.Resource) {
 	db := open(b, path)
 	r := resource("", "pods")
 	for from := 0; from < benchObjects; from += 10_000 {
-		cut := checkpoint.WatchCut{ID: "w", Fed: "1"}
+		cut := checkpoint.WatchCut{ID: "w", Applied: "1"}
 		for i := from; i < from+10_000; i++ {
 			cut.Put = append(cut.Put, pod(b, r, i, 1))
 		}
@@ -62,7 +62,7 @@ func BenchmarkCut(b *testing.B) {
 	var bytes int64
 	for n := 0; b.Loop(); n++ {
 		b.StopTimer()
-		cut := checkpoint.WatchCut{ID: "w", Fed: "2"}
+		cut := checkpoint.WatchCut{ID: "w", Applied: "2"}
 		for _, i := range rand.Perm(benchObjects)[:5000] {
 			o := pod(b, r, i, n+2)
 			bytes += int64(len(o.JSON()))
@@ -127,7 +127,7 @@ func BenchmarkIntents(b *testing.B) {
 func BenchmarkFirstCut(b *testing.B) {
 	r := resource("", "pods")
 	took := func(n int) float64 {
-		cut := checkpoint.WatchCut{ID: "w", Fed: "1"}
+		cut := checkpoint.WatchCut{ID: "w", Applied: "1"}
 		for _, i := range rand.Perm(n) {
 			cut.Put = append(cut.Put, pod(b, r, i, 1))
 		}

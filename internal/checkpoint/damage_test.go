@@ -34,7 +34,7 @@ func populate(t *testing.T, path string) (before, after string) {
 	db := open(t, path)
 	letters := openLetters(t, db, checkpoint.LettersConfig{Max: 50})
 	for round := range 6 {
-		w, r := checkpoint.WatchCut{ID: "w", Fed: strconv.Itoa(round)}, checkpoint.RouteCut{Name: "r"}
+		w, r := checkpoint.WatchCut{ID: "w", Applied: strconv.Itoa(round)}, checkpoint.RouteCut{Name: "r"}
 		for i := range 150 {
 			o := object(t, pods, fmt.Sprintf("n%d", random.IntN(400)), fmt.Sprintf("u%d", random.IntN(1000)), "1", text())
 			w.Put = append(w.Put, o)
@@ -148,7 +148,7 @@ func damaged(t *testing.T, content []byte, what, before, after string) string {
 		t.Errorf("%s: a state that never was", what)
 	}
 	// A write succeeds, and the file is intact afterwards.
-	write(t, db, checkpoint.Cut{Cluster: "next", Watches: []checkpoint.WatchCut{{ID: "w", Fed: "next", Put: []*event.Object{object(t, resource("", "pods"), "n1", "u", "9", "next")}}}})
+	write(t, db, checkpoint.Cut{Cluster: "next", Watches: []checkpoint.WatchCut{{ID: "w", Applied: "next", Put: []*event.Object{object(t, resource("", "pods"), "n1", "u", "9", "next")}}}})
 	want := dump(t, db, []string{"w"}, []string{"r"})
 	if err := db.Close(); err != nil {
 		t.Error(what, err)

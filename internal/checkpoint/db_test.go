@@ -25,10 +25,10 @@ func TestCut(t *testing.T) {
 	a1, a2, b1 := object(t, pods, "a", "u1", "1", "x"), object(t, pods, "a", "u2", "3", strings.Repeat("y", 500)), object(t, pods, "b", "u3", "2", "")
 	a1b := object(t, pods, "a", "u1", "2", "later")
 	put := func(objects ...*event.Object) checkpoint.Cut {
-		return checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "9", Put: objects}}}
+		return checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Applied: "9", Put: objects}}}
 	}
 	gone := func(ids ...checkpoint.Identity) checkpoint.Cut {
-		return checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "9", Deleted: ids}}}
+		return checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Applied: "9", Deleted: ids}}}
 	}
 	owe := func(ids ...uint64) checkpoint.Cut {
 		c := checkpoint.RouteCut{Name: "r"}
@@ -45,16 +45,16 @@ func TestCut(t *testing.T) {
 		{"nothing", nil, "cluster \n"},
 		{"cluster", []any{checkpoint.Cut{Cluster: "c1"}, checkpoint.Cut{}}, "cluster c1\n"},
 		{"clusters of watches", []any{
-			checkpoint.Cut{Cluster: "c1", Watches: []checkpoint.WatchCut{{ID: "v", Fed: "7"}, {ID: "w", Fed: "7"}}},
-			checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "8", Cluster: "c2"}}},
-			checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "9", Reset: true}}},
+			checkpoint.Cut{Cluster: "c1", Watches: []checkpoint.WatchCut{{ID: "v", Applied: "7"}, {ID: "w", Applied: "7"}}},
+			checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Applied: "8", Cluster: "c2"}}},
+			checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Applied: "9", Reset: true}}},
 		}, "cluster c1\nwatch w fed 9 relisting false\n  of cluster c2\n"},
-		{"fed", []any{checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "7", Relisting: true}}}}, "cluster \nwatch w fed 7 relisting true\n"},
+		{"fed", []any{checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Applied: "7", Relisting: true}}}}, "cluster \nwatch w fed 7 relisting true\n"},
 		{"put", []any{put(a1, b1)}, "cluster \nwatch w fed 9 relisting false\n  " + string(a1.JSON()) + " bare false\n  " + string(b1.JSON()) + " bare false\n"},
 		{"put again", []any{put(a1), put(a2)}, "cluster \nwatch w fed 9 relisting false\n  " + string(a2.JSON()) + " bare false\n"},
 		{"deleted", []any{put(a1), gone(identity("a", "u1"))}, "cluster \nwatch w fed 9 relisting false\n"},
 		{"deleted and made again in one cut", []any{put(a1), checkpoint.Cut{Watches: []checkpoint.WatchCut{{
-			ID: "w", Fed: "9", Deleted: []checkpoint.Identity{identity("a", "u1")}, Put: []*event.Object{a2},
+			ID: "w", Applied: "9", Deleted: []checkpoint.Identity{identity("a", "u1")}, Put: []*event.Object{a2},
 		}}}}, "cluster \nwatch w fed 9 relisting false\n  " + string(a2.JSON()) + " bare false\n"},
 		{
 			"bare",
@@ -64,7 +64,7 @@ func TestCut(t *testing.T) {
 		},
 		{
 			"reset",
-			[]any{put(a1), []*event.Object{intent("x", "ux")}, checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "9", Reset: true, Put: []*event.Object{b1}}}}},
+			[]any{put(a1), []*event.Object{intent("x", "ux")}, checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Applied: "9", Reset: true, Put: []*event.Object{b1}}}}},
 			"cluster \nwatch w fed 9 relisting false\n  " + string(b1.JSON()) + " bare false\n",
 		},
 		{
@@ -299,7 +299,7 @@ func TestReadWatch(t *testing.T) {
 		put = append(put, o)
 		want[string(o.JSON())]++
 	}
-	write(t, db, checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "9", Put: put}}})
+	write(t, db, checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Applied: "9", Put: put}}})
 	var mu sync.Mutex
 	got := make(map[string]int)
 	w, err := db.ReadWatch("w", func(o checkpoint.Object) {
@@ -307,7 +307,7 @@ func TestReadWatch(t *testing.T) {
 		defer mu.Unlock()
 		got[o.JSON]++
 	})
-	if err != nil || w.Fed != "9" || len(w.Objects) > 0 || !maps.Equal(got, want) {
+	if err != nil || w.Applied != "9" || len(w.Objects) > 0 || !maps.Equal(got, want) {
 		t.Errorf("%d objects, want %d; %+v, %v", len(got), len(want), w, err)
 	}
 }

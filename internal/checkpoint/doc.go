@@ -60,9 +60,9 @@
 //	meta/cluster                    uid of the namespace kube-system, if all watches agree
 //	meta/position                   only in a fleet, see below: term, number, and the seal of all
 //	                                other values
-//	watches/<id>/state              relisting, fed
-//	watches/<id>/reached            the latest version of which something is applied: fed, or a later
-//	                                one, of whose events some may be missing. Absent: fed
+//	watches/<id>/state              relisting, applied
+//	watches/<id>/reached            the latest version of which something is applied: applied, or a later
+//	                                one, of whose events some may be missing. Absent: applied
 //	watches/<id>/cluster            uid of the namespace kube-system of the cluster of the
 //	                                objects; absent: meta/cluster
 //	watches/<id>/kept               the fields that all objects have; only of watches with

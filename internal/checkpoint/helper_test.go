@@ -80,7 +80,7 @@ func dump(t testing.TB, db *checkpoint.DB, watches, routes []string) string {
 		if w == nil {
 			continue
 		}
-		fmt.Fprintf(&b, "watch %s fed %s relisting %v\n", id, w.Fed, w.Relisting)
+		fmt.Fprintf(&b, "watch %s fed %s relisting %v\n", id, w.Applied, w.Relisting)
 		if w.Cluster != db.Cluster() {
 			fmt.Fprintf(&b, "  of cluster %s\n", w.Cluster)
 		}

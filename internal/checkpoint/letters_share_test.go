@@ -70,7 +70,7 @@ func TestLettersShare(t *testing.T) {
 		t.Errorf("the file has %d bytes", size)
 	}
 	o := object(t, resource("", "pods"), "new", "u", "2", "new")
-	write(t, db, checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "2", Put: []*event.Object{o}}}})
+	write(t, db, checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Applied: "2", Put: []*event.Object{o}}}})
 }
 
 // TestLettersShareOfAll: beyond the share of all, the owner with the most loses its oldest ones.

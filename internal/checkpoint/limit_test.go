@@ -101,14 +101,14 @@ func limitedWrites(path string) error {
 		if err != nil {
 			return err
 		}
-		return db.Write(checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: name, Put: []*event.Object{o}}}})
+		return db.Write(checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Applied: name, Put: []*event.Object{o}}}})
 	}
 	objects := func() string {
 		w, err := db.LoadWatch("w")
 		if err != nil || w == nil {
 			return fmt.Sprint(w, err)
 		}
-		return fmt.Sprint(w.Fed, len(w.Objects))
+		return fmt.Sprint(w.Applied, len(w.Objects))
 	}
 	if err := put("a", 100); err != nil {
 		return err

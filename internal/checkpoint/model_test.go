@@ -80,7 +80,7 @@ func (m *model) write(cut checkpoint.Cut) {
 			delete(m.watches, c.ID)
 		}
 		w := m.watch(c.ID)
-		w.fed, w.relisting = c.Fed, c.Relisting
+		w.fed, w.relisting = c.Applied, c.Relisting
 		for _, id := range c.Deleted {
 			delete(w.objects, id.Key)
 			delete(w.intents, id)
@@ -164,8 +164,8 @@ func (m *model) check(t *rapid.T, db *checkpoint.DB) {
 			}
 			continue
 		}
-		if got.Fed != want.fed || got.Relisting != want.relisting || len(got.Objects) != len(want.objects) || len(got.Intents) != len(want.intents) {
-			t.Fatalf("watch %s: %s %v %d %d, want %s %v %d %d", id, got.Fed, got.Relisting, len(got.Objects), len(got.Intents),
+		if got.Applied != want.fed || got.Relisting != want.relisting || len(got.Objects) != len(want.objects) || len(got.Intents) != len(want.intents) {
+			t.Fatalf("watch %s: %s %v %d %d, want %s %v %d %d", id, got.Applied, got.Relisting, len(got.Objects), len(got.Intents),
 				want.fed, want.relisting, len(want.objects), len(want.intents))
 		}
 		for _, o := range got.Objects {
@@ -293,7 +293,7 @@ func drawCut(t *rapid.T) (cut checkpoint.Cut) {
 			continue
 		}
 		cut.Watches = append(cut.Watches, checkpoint.WatchCut{
-			ID: id, Fed: rapid.StringN(0, 3, -1).Draw(t, "fed"), Relisting: rarely("relisting"), Reset: rarely("reset"),
+			ID: id, Applied: rapid.StringN(0, 3, -1).Draw(t, "fed"), Relisting: rarely("relisting"), Reset: rarely("reset"),
 			Put:     rapid.SliceOfN(rapid.Custom(drawObject), 0, 40).Draw(t, "put"),
 			Deleted: rapid.SliceOfN(rapid.Custom(drawIdentity), 0, 40).Draw(t, "deleted"),
 		})

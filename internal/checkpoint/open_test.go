@@ -140,7 +140,7 @@ func TestFormat1(t *testing.T) {
 	if *update {
 		db := open(t, path)
 		write(t, db, checkpoint.Cut{
-			Cluster: "c", Watches: []checkpoint.WatchCut{{ID: "w", Fed: "5", Relisting: true, Put: []*event.Object{o}}},
+			Cluster: "c", Watches: []checkpoint.WatchCut{{ID: "w", Applied: "5", Relisting: true, Put: []*event.Object{o}}},
 			Routes: []checkpoint.RouteCut{{Name: "r", Put: []checkpoint.Pending{{ID: 3, Closed: []string{"out"}, Attempts: 2, Delta: &event.Delta{Source: "s", Op: event.Updated, Old: o, New: o, Seen: seen}}}}},
 		})
 		must.Succeed(t, db.WriteIntents(map[string][]*event.Object{"w": {intent("b", "v")}}))

@@ -124,7 +124,7 @@ func (tx *reading) watch(name string, take func(o Object)) (*Watch, error) {
 		if err != nil {
 			return nil, err
 		}
-		w.Fed, w.Relisting = state.fed, state.relisting
+		w.Applied, w.Relisting = state.applied, state.relisting
 	}
 	reached, err := tx.record(s, reachedKey)
 	if err != nil {

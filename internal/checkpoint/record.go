@@ -84,21 +84,21 @@ func (r *reader) done() error {
 
 // watchState is the record "state" in the bucket of a watch.
 type watchState struct {
-	fed       string
+	applied   string
 	relisting bool
 }
 
 func (s watchState) payload() []byte {
 	var f fields
 	f.flags(s.relisting)
-	f.text(s.fed)
+	f.text(s.applied)
 	return f
 }
 
 func parseWatchState(payload []byte) (watchState, error) {
 	r := reader{rest: payload}
 	s := watchState{relisting: r.uint()&1 != 0}
-	s.fed = r.text()
+	s.applied = r.text()
 	return s, r.done()
 }
 

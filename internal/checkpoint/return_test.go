@@ -59,7 +59,7 @@ func TestReturnDuringACut(t *testing.T) {
 				return o
 			}
 			id := Identity{Key: state(1).Key(), UID: "u"}
-			gone := Cut{Watches: []WatchCut{{ID: "w", Fed: "2", Deleted: []Identity{{Key: id.Key}, id}}}}
+			gone := Cut{Watches: []WatchCut{{ID: "w", Applied: "2", Deleted: []Identity{{Key: id.Key}, id}}}}
 			c := &returning{cut: gone}
 			store := &failingStore{db, fails}
 			w := newWriter(store, c, nil)

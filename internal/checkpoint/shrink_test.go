@@ -27,7 +27,7 @@ func roomy(t *testing.T, path string) (want string) {
 	var gone []checkpoint.Identity
 	text := randomText(5<<20, 1)
 	for batch := range 6 {
-		cut := checkpoint.WatchCut{ID: "w", Fed: "1"}
+		cut := checkpoint.WatchCut{ID: "w", Applied: "1"}
 		for i := range 4 {
 			name := fmt.Sprintf("big-%d-%d", batch, i)
 			cut.Put = append(cut.Put, object(t, r, name, name, "1", text))
@@ -36,7 +36,7 @@ func roomy(t *testing.T, path string) (want string) {
 		write(t, db, checkpoint.Cut{Watches: []checkpoint.WatchCut{cut}})
 	}
 	var kept checkpoint.WatchCut
-	kept.ID, kept.Fed = "w", "2"
+	kept.ID, kept.Applied = "w", "2"
 	kept.Deleted = gone[1:]
 	owed := checkpoint.RouteCut{Name: "r"}
 	for i := range 50 {
@@ -95,7 +95,7 @@ func shrinks(t *testing.T, whole, want string) {
 			t.Errorf("open %d: the log says %s", i, said)
 		}
 		if i == 1 {
-			write(t, db, checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Fed: "3"}}})
+			write(t, db, checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: "w", Applied: "3"}}})
 		}
 		must.Succeed(t, db.Close())
 	}

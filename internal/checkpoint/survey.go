@@ -30,9 +30,9 @@ type Survey struct {
 
 // WatchSurvey has the figures of a watch.
 type WatchSurvey struct {
-	ID, Cluster, Fed string // see Watch
-	Relisting        bool
-	Objects, Intents int
+	ID, Cluster, Applied string // see Watch
+	Relisting            bool
+	Objects, Intents     int
 }
 
 // RouteSurvey has the figures of a route.
@@ -100,7 +100,7 @@ func (s *Survey) watch(tx *reading, name string) error {
 	if err != nil {
 		return err
 	}
-	figures := WatchSurvey{ID: name, Cluster: w.Cluster, Fed: w.Fed, Relisting: w.Relisting, Intents: len(w.Intents)}
+	figures := WatchSurvey{ID: name, Cluster: w.Cluster, Applied: w.Applied, Relisting: w.Relisting, Intents: len(w.Intents)}
 	if objects := tx.shelf(watchesBucket, name, objectsBucket); objects.Bucket != nil {
 		figures.Objects = objects.Stats().KeyN
 	}

@@ -12,8 +12,8 @@ type Watch struct {
 	// Cluster is the identity of the cluster of the objects, from the last cut, or otherwise from
 	// [DB.Cluster].
 	Cluster string
-	// Fed is the applied resourceVersion of the watch; empty if no cut has it.
-	Fed string
+	// Applied is the applied resourceVersion of the watch; empty if no cut has it.
+	Applied string
 	// Reached is the latest resourceVersion of which something is applied; empty: that of Fed.
 	Reached string
 	// Relisting: the cut was made during a relist. Objects is neither the old list nor the new one,
@@ -103,7 +103,7 @@ type WatchCut struct {
 	ID string
 	// Cluster is the identity of the cluster of the objects. Empty: unchanged.
 	Cluster   string
-	Fed       string
+	Applied   string
 	Reached   string // see Watch
 	Relisting bool
 	// Kept names the fields that all objects have, of a watch with `cache: auto`. Empty: unchanged.

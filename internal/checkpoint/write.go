@@ -269,10 +269,10 @@ func (tx *writing) watch(c *WatchCut) error {
 			}
 		}
 	}
-	if err := tx.put(s, []byte(stateKey), watchState{c.Fed, c.Relisting}.payload()); err != nil {
+	if err := tx.put(s, []byte(stateKey), watchState{c.Applied, c.Relisting}.payload()); err != nil {
 		return err
 	}
-	if reached := cmp.Or(c.Reached, c.Fed); reached != "" {
+	if reached := cmp.Or(c.Reached, c.Applied); reached != "" {
 		if err := tx.put(s, []byte(reachedKey), []byte(reached)); err != nil {
 			return err
 		}

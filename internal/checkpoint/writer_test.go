@@ -42,7 +42,7 @@ func (db *fakeDB) Commit(cut *Cut, intents map[string][]*event.Object) error {
 	}
 	var b strings.Builder
 	for _, w := range cut.Watches {
-		fmt.Fprintf(&b, "%s@%s", w.ID, w.Fed)
+		fmt.Fprintf(&b, "%s@%s", w.ID, w.Applied)
 		for _, o := range w.Put {
 			fmt.Fprintf(&b, "+%s", o.Key().Name)
 		}
@@ -110,7 +110,7 @@ func (c *fakeCollector) give(cuts ...Cut) {
 }
 
 func fed(n int, objects ...*event.Object) Cut {
-	return Cut{Watches: []WatchCut{{ID: "w", Fed: fmt.Sprint(n), Put: objects}}}
+	return Cut{Watches: []WatchCut{{ID: "w", Applied: fmt.Sprint(n), Put: objects}}}
 }
 
 // inBubble runs a Writer on a fake clock.
@@ -356,7 +356,7 @@ func TestWriterAndFile(t *testing.T) {
 	<-stopped
 	c.give(fed(7))
 	must.Report(t, w.Flush(t.Context()))
-	if known, err = db.LoadWatch("w"); err != nil || known.Fed != "7" {
+	if known, err = db.LoadWatch("w"); err != nil || known.Applied != "7" {
 		t.Error(known, err)
 	}
 }
@@ -385,7 +385,7 @@ func TestMerge(t *testing.T) {
 				// As a collector makes it: one state for each name.
 				put := rapid.SliceOfNDistinct(object, 0, 3, func(o *event.Object) event.Key { return o.Key() }).Draw(t, "put")
 				c.Watches = append(c.Watches, WatchCut{
-					ID: id, Fed: name.Draw(t, "fed"), Relisting: rapid.Bool().Draw(t, "relisting"), Reset: rapid.IntRange(0, 5).Draw(t, "reset") == 0,
+					ID: id, Applied: name.Draw(t, "fed"), Relisting: rapid.Bool().Draw(t, "relisting"), Reset: rapid.IntRange(0, 5).Draw(t, "reset") == 0,
 					Put: put, Deleted: rapid.SliceOfN(who, 0, 3).Draw(t, "deleted"),
 				})
 				c.Routes = append(c.Routes, RouteCut{
@@ -440,7 +440,7 @@ func (m content) apply(c *Cut) {
 		if w.Reset {
 			maps.DeleteFunc(m, func(k, _ string) bool { return strings.HasPrefix(k, w.ID+"/") })
 		}
-		m[w.ID] = fmt.Sprint(w.Fed, w.Relisting)
+		m[w.ID] = fmt.Sprint(w.Applied, w.Relisting)
 		for _, id := range w.Deleted {
 			delete(m, w.ID+"/"+id.Key.Name)
 		}

@@ -25,8 +25,8 @@ type Command struct {
 	Description string // more, in paragraphs with an empty line between them
 	Examples    []Example
 
-	// Setup declares the flags and returns the function that runs the command. It is called once for
-	// each use, also for help and completion, and must have no effect but that.
+	// Setup declares the flags and returns the function that runs the command. It is called once
+	// for each use, also for help and completion, and must have no effect but that.
 	Setup func(f *Flags) Run
 
 	// Commands are the commands below this one, as list is below dlq. A command may have both, as
@@ -54,7 +54,7 @@ type Streams struct {
 	Raw      io.Writer // standard output as it is, for data
 }
 
-// Exit ends a command with an exit code. All has been said.
+// Exit ends a command with an exit code. The message was printed already.
 type Exit int
 
 // Error implements error.

@@ -116,14 +116,14 @@ func writeFormat(t *testing.T, dir string) {
 	}, 1<<20))
 	cut := r.Collect(func() {})
 	cut.Cluster = "cluster-1"
-	things := checkpoint.WatchCut{ID: "things", Cluster: "cluster-1", Fed: "4"}
+	things := checkpoint.WatchCut{ID: "things", Cluster: "cluster-1", Applied: "4"}
 	for i, name := range []string{"bad-1", "bad-2"} {
 		things.Put = append(things.Put, thing(t, "things", name, "uid-"+name, fmt.Sprint(i+2)))
 	}
 	secret, err := event.ParseObject(thing(t, "secrets", "s", "u", "1").Resource(), fmt.Sprintf(
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"ns","name":"s","uid":"uid-s","resourceVersion":"9"},"data":{"k":%q}}`, formatSecret))
 	must.Succeed(t, err)
-	secrets := checkpoint.WatchCut{ID: "secrets", Cluster: "cluster-2", Fed: "9", Relisting: true, Put: []*event.Object{secret}}
+	secrets := checkpoint.WatchCut{ID: "secrets", Cluster: "cluster-2", Applied: "9", Relisting: true, Put: []*event.Object{secret}}
 	cut.Watches = append(cut.Watches, things, secrets)
 	about := &event.Delta{Source: "secrets", Op: event.Updated, Old: secret, New: secret, Seen: formatTime, Event: &event.Event{ID: "e", Data: []byte(`"` + formatSecret + `"`)}}
 	addRoute(&cut, checkpoint.RouteCut{

@@ -35,9 +35,9 @@ func (s *State) restoreWatch(ctx context.Context, w *informer.Watch, atOnce bool
 	if err != nil || saved == nil {
 		return false, err
 	}
-	restored := informer.Restored{Cluster: saved.Cluster, Applied: saved.Fed, Reached: saved.Reached, Relisting: saved.Relisting, Kept: saved.Kept, Lossy: s.lossy}
+	restored := informer.Restored{Cluster: saved.Cluster, Applied: saved.Applied, Reached: saved.Reached, Relisting: saved.Relisting, Kept: saved.Kept, Lossy: s.lossy}
 	objects := &savedObjects{db: s.db, watch: w, reduce: w.Reducer(saved.Kept), log: s.log}
-	if gvr := w.Spec().Resource; gvr.Group == "" && gvr.Resource == "secrets" || saved.Relisting || saved.Fed == "" || w.Finds() || w.Lacks(saved.Kept) {
+	if gvr := w.Spec().Resource; gvr.Group == "" && gvr.Resource == "secrets" || saved.Relisting || saved.Applied == "" || w.Finds() || w.Lacks(saved.Kept) {
 		// only the identity of a Secret is known, a list is compared with all objects, other
 		// watches wait for their namespaces, and objects without some fields are completed
 		atOnce = true

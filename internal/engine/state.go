@@ -196,7 +196,7 @@ func (s *State) Collect(at func()) checkpoint.Cut {
 		if !c.Changed && !begun {
 			continue
 		}
-		w := checkpoint.WatchCut{ID: c.ID, Reset: begun, Cluster: c.Cluster, Fed: c.Applied, Reached: c.Reached, Relisting: c.Relisting, Kept: c.Kept, Put: c.Put}
+		w := checkpoint.WatchCut{ID: c.ID, Reset: begun, Cluster: c.Cluster, Applied: c.Applied, Reached: c.Reached, Relisting: c.Relisting, Kept: c.Kept, Put: c.Put}
 		for _, key := range c.Deleted {
 			w.Deleted = append(w.Deleted, checkpoint.Identity{Key: key})
 		}

@@ -21,10 +21,10 @@ const (
 	redacted    = "[redacted]"
 )
 
-// Said returns the first 512 bytes of the body of a response, on one line and without the secrets
-// (see [Secrets]). whole means that the body was read to its end; otherwise a prefix of a secret at
-// the end is removed, too.
-func Said(body []byte, whole bool, secrets []string) string {
+// Excerpt returns the first 512 bytes of the body of a response, on one line and without the
+// secrets (see [Secrets]). whole means that the body was read to its end; otherwise a prefix of a
+// secret at the end is removed, too.
+func Excerpt(body []byte, whole bool, secrets []string) string {
 	if len(body) > MaxAnswer {
 		body, whole = body[:MaxAnswer], false
 	}

@@ -36,7 +36,7 @@ func TestSaid(t *testing.T) {
 		{strings.Repeat("x", maxSaid+1), true, strings.Repeat("x", maxSaid-3) + "…"},
 		{strings.Repeat("\n", MaxAnswer-6) + "pass-word", true, ""}, // the cut is within the secret
 	} {
-		if got := Said([]byte(tt.body), tt.whole, secrets); got != tt.want {
+		if got := Excerpt([]byte(tt.body), tt.whole, secrets); got != tt.want {
 			t.Errorf("%.40q, whole %v: %q, want %q", tt.body, tt.whole, got, tt.want)
 		}
 	}

@@ -98,12 +98,12 @@ func (s *Saved) state(inv *Inventory, source string) (synced bool, reason, versi
 		if err != nil {
 			return false, "", "", err
 		}
-		if w == nil || w.Fed == "" || w.Relisting {
+		if w == nil || w.Applied == "" || w.Relisting {
 			synced, reason = false, "the leader has not saved all of its objects"
 			continue
 		}
-		if older, err := resourceversion.CompareResourceVersion(w.Fed, version); version == "" || err == nil && older < 0 {
-			version = w.Fed
+		if older, err := resourceversion.CompareResourceVersion(w.Applied, version); version == "" || err == nil && older < 0 {
+			version = w.Applied
 		}
 	}
 	return synced, reason, version, nil

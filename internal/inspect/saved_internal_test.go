@@ -32,7 +32,7 @@ func newSaved(ctx context.Context, t *testing.T) (*Saved, *checkpoint.DB) {
 	t.Cleanup(func() { must.Report(t, db.Close()) })
 	var cut checkpoint.Cut
 	for _, spec := range inv.watches["maps"] {
-		w := checkpoint.WatchCut{ID: spec.ID(), Fed: "7"}
+		w := checkpoint.WatchCut{ID: spec.ID(), Applied: "7"}
 		for i := range perNamespace {
 			w.Put = append(w.Put, parse(t, "configmaps", fmt.Sprintf(
 				`{"metadata":{"name":"m%04d","namespace":%q,"labels":{"odd":"%t"}},"data":{"value":"v%d"}}`, i, spec.Namespace, i%2 == 1, i%3)))

@@ -39,27 +39,27 @@ type Taps struct {
 	active atomic.Pointer[[]*tap] // replaced as a whole; nil: no tap
 }
 
-// offered is a delta for a tap.
-type offered struct {
+// item is a delta for a tap.
+type item struct {
 	delta *event.Delta
 	// the downstream route of an event; empty: the delta comes from its source and goes to all
 	// routes
 	to string
-	// through is the only route that gets the delta, whatever its ops are: because of watches, a
-	// resync, or a fate in that route. Empty: all routes.
-	through string
-	fate    bool // see tap.fates
+	// onlyRoute is the only route that gets the delta, whatever its ops are: because of watches, a
+	// resync, or an outcome in that route. Empty: all routes.
+	onlyRoute string
+	isOutcome bool // see tap.outcomes
 }
 
-// fate identifies the result of a delta in a route.
-type fate struct {
+// outcome identifies the result of a delta in a route.
+type outcome struct {
 	route string
 	delta *event.Delta
 }
 
 // tap is one live view.
 type tap struct {
-	deltas chan offered
+	deltas chan item
 	missed atomic.Int64
 	query  api.TapQuery
 	wants  atomic.Pointer[[]string] // sources, except for events of upstream routes; nil: all
@@ -68,8 +68,8 @@ type tap struct {
 
 	mu sync.Mutex
 	// results that are still to be shown: true for suppressed, false for given up. Each has an
-	// offered entry
-	fates map[fate]bool
+	// item
+	outcomes map[outcome]bool
 
 	// The rest is used by the goroutine of the tap only.
 	inventory  *Inventory
@@ -82,12 +82,12 @@ func NewTaps(objects *Current) *Taps {
 }
 
 // Offer offers a delta of a source to the taps. It never blocks.
-func (t *Taps) Offer(d *event.Delta) { t.offer(offered{delta: d}) }
+func (t *Taps) Offer(d *event.Delta) { t.offer(item{delta: d}) }
 
 // OfferThrough offers a delta that goes through one route only. It never blocks.
-func (t *Taps) OfferThrough(d *event.Delta, route string) { t.offer(offered{delta: d, through: route}) }
+func (t *Taps) OfferThrough(d *event.Delta, route string) { t.offer(item{delta: d, onlyRoute: route}) }
 
-func (t *Taps) offer(what offered) {
+func (t *Taps) offer(what item) {
 	if t == nil {
 		return
 	}
@@ -102,18 +102,18 @@ func (t *Taps) offer(what offered) {
 	}
 }
 
-func (t *tap) wantsTo(what offered) bool {
+func (t *tap) wantsTo(what item) bool {
 	switch wants := t.wants.Load(); {
 	case what.to != "":
 		return t.query.Route == "" || t.query.Route == what.to
-	case what.through != "":
-		return t.query.Route == "" || t.query.Route == what.through
+	case what.onlyRoute != "":
+		return t.query.Route == "" || t.query.Route == what.onlyRoute
 	default:
 		return wants == nil || slices.Contains(*wants, what.delta.Source)
 	}
 }
 
-func (t *tap) offer(what offered) (taken bool) {
+func (t *tap) offer(what item) (taken bool) {
 	select {
 	case t.deltas <- what:
 		return true
@@ -131,34 +131,34 @@ func (t *Taps) Refused(route string, d *event.Delta, suppressed bool) {
 		return
 	}
 	for _, one := range *active {
-		what := offered{delta: d, through: route, fate: true}
+		what := item{delta: d, onlyRoute: route, isOutcome: true}
 		if !one.wantsTo(what) {
 			continue
 		}
 		one.mu.Lock()
 		if one.offer(what) {
-			if one.fates == nil {
-				one.fates = make(map[fate]bool)
+			if one.outcomes == nil {
+				one.outcomes = make(map[outcome]bool)
 			}
-			one.fates[fate{route, d}] = suppressed
+			one.outcomes[outcome{route, d}] = suppressed
 		}
 		one.mu.Unlock()
 	}
 }
 
-func (t *tap) forget(key fate) {
+func (t *tap) forget(key outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.fates, key)
+	delete(t.outcomes, key)
 }
 
 // became sets the verdict of a delta that was suppressed or given up, unless it was shown before.
 func (t *tap) became(route string, d *event.Delta, tapped *api.Tapped) (known bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	key := fate{route, d}
-	suppressed, known := t.fates[key]
-	delete(t.fates, key)
+	key := outcome{route, d}
+	suppressed, known := t.outcomes[key]
+	delete(t.outcomes, key)
 	switch {
 	case !known:
 	case suppressed:
@@ -175,7 +175,7 @@ func (t *Taps) Passed(_ string, sink pipeline.NamedSink, events []event.Event) {
 		return
 	}
 	for i := range events {
-		t.offer(offered{delta: chain.Delta(events[i].Of, &events[i]), to: sink.Route})
+		t.offer(item{delta: chain.Delta(events[i].Of, &events[i]), to: sink.Route})
 	}
 }
 
@@ -197,7 +197,7 @@ func (t *Taps) change(edit func([]*tap) []*tap) {
 // Show runs one tap until ctx is done; p may be nil in tests. The tap evaluates each filter again,
 // a moment after the route. Its look-ups may see a later state of other objects.
 func (t *Taps) Show(ctx context.Context, p *pipeline.Pipeline, q api.TapQuery, show func(api.Tapped) error) error {
-	one := &tap{deltas: make(chan offered, tapBacklog), query: q, pipeline: p}
+	one := &tap{deltas: make(chan item, tapBacklog), query: q, pipeline: p}
 	if err := one.prepare(ctx, t.objects.Load()); err != nil {
 		return err
 	}
@@ -259,9 +259,9 @@ func (t *tap) prepare(ctx context.Context, inv *Inventory) error {
 
 // meant reports whether the delta was offered to the route: an event of an upstream route, and a
 // repeated delta, are for one route only.
-func (o *offered) meant(route *config.Route) bool {
-	if o.through != "" {
-		return o.through == route.Name
+func (o *item) meant(route *config.Route) bool {
+	if o.onlyRoute != "" {
+		return o.onlyRoute == route.Name
 	}
 	if len(route.Upstream) > 0 {
 		return o.to == route.Name
@@ -283,17 +283,17 @@ func tappedOf(d *event.Delta, route *config.Route) api.Tapped {
 }
 
 // show shows the decisions of the routes about a delta.
-func (t *tap) show(ctx context.Context, what offered, show func(api.Tapped) error) error {
+func (t *tap) show(ctx context.Context, what item, show func(api.Tapped) error) error {
 	d := what.delta
-	if what.fate {
-		defer t.forget(fate{what.through, d}) // also if the route does not exist any more
+	if what.isOutcome {
+		defer t.forget(outcome{what.onlyRoute, d}) // also if the route does not exist any more
 	}
 	for _, route := range t.inventory.config.Routes {
 		if t.query.Route != "" && t.query.Route != route.Name || !slices.Contains(route.From, d.Source) || !what.meant(route) {
 			continue
 		}
 		tapped := tappedOf(d, route)
-		if known := t.became(route.Name, d, &tapped); what.fate && !known {
+		if known := t.became(route.Name, d, &tapped); what.isOutcome && !known {
 			continue // it was shown already
 		} else if !known {
 			if err := t.judge(ctx, route, what, &tapped); err != nil {
@@ -333,7 +333,7 @@ type explainer struct {
 }
 
 // judge determines the decision of a route about a delta.
-func (t *tap) judge(ctx context.Context, route *config.Route, what offered, tapped *api.Tapped) error {
+func (t *tap) judge(ctx context.Context, route *config.Route, what item, tapped *api.Tapped) error {
 	d := what.delta
 	switch scope := route.Scope(); {
 	case !scope.Sees(d.Object().Home()):
@@ -345,7 +345,7 @@ func (t *tap) judge(ctx context.Context, route *config.Route, what offered, tapp
 	case route.When != nil:
 		tapped.Verdict = explain.Holds
 		return t.ask(ctx, route, route.When.For(d.Source), cel.When, d, tapped)
-	case what.through == "" && !slices.Contains(route.Ops, d.Op.String()):
+	case what.onlyRoute == "" && !slices.Contains(route.Ops, d.Op.String()):
 		tapped.Verdict, tapped.Why = explain.MatchesNot, "ops: "+strings.Join(route.Ops, ", ")
 		return nil
 	case d.Initial && len(route.Upstream) == 0 && route.Existing != config.ExistingDeliver:

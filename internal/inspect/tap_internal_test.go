@@ -112,15 +112,15 @@ func TestTap(t *testing.T) {
 				if c.delta.Event != nil {
 					give(c.delta)
 				} else {
-					r.offer(offered{delta: c.delta})
+					r.offer(item{delta: c.delta})
 				}
 				if c.query.Route == "fed" {
 					// This delta comes from a source instead of a route.
-					r.offer(offered{delta: added(t, "things", `"n":4`)})
+					r.offer(item{delta: added(t, "things", `"n":4`)})
 					give(lastGiven(t))
 				}
 				for _, source := range []string{"things", "others"} {
-					r.offer(offered{delta: &event.Delta{Source: source, Op: event.Added, New: parse(t, source, `{"metadata":{"name":"end"},"n":4}`), Seen: time.Now()}})
+					r.offer(item{delta: &event.Delta{Source: source, Op: event.Added, New: parse(t, source, `{"metadata":{"name":"end"},"n":4}`), Seen: time.Now()}})
 				}
 				return nil
 			}
@@ -158,7 +158,7 @@ func TestTapHoldsUpNothing(t *testing.T) {
 	err := r.Show(t.Context(), nil, api.TapQuery{Route: "all"}, func(tapped api.Tapped) error {
 		if tapped == (api.Tapped{}) {
 			for range 1000 {
-				r.offer(offered{delta: d}) // without a reader
+				r.offer(item{delta: d}) // without a reader
 			}
 			return nil
 		}
@@ -208,10 +208,10 @@ func TestTapOfADownstreamRoute(t *testing.T) {
 			return enough
 		}
 		for range 2 * tapBacklog {
-			r.offer(offered{delta: added(t, "things", `"n":4`)})
-			r.offer(offered{delta: input(t, event.Added, 2), to: "other"})
+			r.offer(item{delta: added(t, "things", `"n":4`)})
+			r.offer(item{delta: input(t, event.Added, 2), to: "other"})
 		}
-		r.offer(offered{delta: input(t, event.Added, 2), to: "fed"})
+		r.offer(item{delta: input(t, event.Added, 2), to: "fed"})
 		return nil
 	})
 	if !errors.Is(err, enough) {
@@ -234,10 +234,10 @@ func TestTapOfWhatBecame(t *testing.T) {
 	var got []string
 	err := r.Show(ctx, nil, api.TapQuery{}, func(tapped api.Tapped) error {
 		if tapped == (api.Tapped{}) {
-			r.offer(offered{delta: early})
+			r.offer(item{delta: early})
 			r.Refused("all", early, true)
-			r.offer(offered{delta: late})
-			r.offer(offered{delta: sync, through: "gone"})
+			r.offer(item{delta: late})
+			r.offer(item{delta: sync, onlyRoute: "gone"})
 			r.Refused("all", twice, false)
 			r.Refused("no such route", twice, false)
 			return nil
@@ -247,7 +247,7 @@ func TestTapOfWhatBecame(t *testing.T) {
 		case 2:
 			r.Refused("all", late, false)
 		case 5:
-			r.offer(offered{delta: end})
+			r.offer(item{delta: end})
 		case 6:
 			return enough
 		}
@@ -257,10 +257,10 @@ func TestTapOfWhatBecame(t *testing.T) {
 	if !slices.Equal(got, want) || !errors.Is(err, enough) {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}
-	one := &tap{deltas: make(chan offered)} // it is full
+	one := &tap{deltas: make(chan item)} // it is full
 	r.change(func([]*tap) []*tap { return []*tap{one} })
 	r.Refused("all", early, true)
-	if len(one.fates) > 0 || one.missed.Load() != 1 {
-		t.Errorf("%v is kept for nobody", one.fates)
+	if len(one.outcomes) > 0 || one.missed.Load() != 1 {
+		t.Errorf("%v is kept for nobody", one.outcomes)
 	}
 }

@@ -122,7 +122,7 @@ func fleetAlerts() []Alert {
 	return []Alert{{
 		Name: "DeltarouterFleetNATS", Severity: Warning, For: 5 * time.Minute,
 		Expr:        `deltarouter_fleet_nats_problems > 0`,
-		Summary:     "NATS is not as the fleet needs it.",
+		Summary:     "NATS has problems that affect the fleet.",
 		Description: "The leader has found {{ $value }} faults of NATS for over 5 minutes. Deltas for workers wait on its disk, or standbys fall behind.",
 	}, {
 		Name: "DeltarouterFleetStranded", Severity: Warning, For: time.Minute,

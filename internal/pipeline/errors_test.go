@@ -61,7 +61,7 @@ func TestSaidIsForLetters(t *testing.T) {
 	for _, kept := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &recordingSink{refuse: func(event.Event) error {
-				return plugins.Reject(plugins.Explain(errors.New("answered 400"), "no field x"))
+				return plugins.Reject(plugins.WithResponse(errors.New("answered 400"), "no field x"))
 			}}
 			var log bytes.Buffer
 			l := &fakeDeadLetters{}

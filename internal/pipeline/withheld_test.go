@@ -17,7 +17,7 @@ import (
 // and the class and the category of the error, and never its text or what the receiver said.
 func TestWithheldReason(t *testing.T) {
 	// Guarantee: secrets-off-disk
-	said := func(err error) error { return plugins.Explain(fmt.Errorf("sink: %w", err), "hunter2") }
+	said := func(err error) error { return plugins.WithResponse(fmt.Errorf("sink: %w", err), "hunter2") }
 	for want, err := range map[string]error{
 		"the sink rejected it: answered 422 Unprocessable Entity; ": plugins.Reject(said(plugins.Categorize(errors.New("hunter2"), "answered 422 Unprocessable Entity"))),
 		"the sink rejected it: no answer in time; ":                 plugins.Reject(said(plugins.Categorize(errors.New("hunter2 "+strings.Repeat("x", 2<<10)), "no answer in time"))),

@@ -197,7 +197,7 @@ func (s *standby) takeOver(ctx context.Context, t *term) (err error) {
 		case <-ctx.Done():
 		}
 	}()
-	if t.cuts, t.before, err = s.openCuts(ctx, s.db.Position().Term, t.tended.failing); err != nil {
+	if t.cuts, t.before, err = s.openCuts(ctx, s.db.Position().Term, t.health.failing); err != nil {
 		return &cutsError{err}
 	}
 	err = s.follower.CatchUp(ctx)

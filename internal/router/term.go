@@ -46,7 +46,7 @@ type term struct {
 	db  atomic.Pointer[checkpoint.DB]
 	end context.CancelCauseFunc
 
-	tended tended
+	health streamHealth
 }
 
 // permit returns the function that deliveries ask; nil: all may begin.
@@ -167,9 +167,9 @@ func (t *term) reopen(ctx context.Context) (err error) {
 		case <-ctx.Done():
 		}
 	}()
-	t.cuts, t.before, err = t.member.openCuts(ctx, t.cuts.Term(), t.tended.failing)
+	t.cuts, t.before, err = t.member.openCuts(ctx, t.cuts.Term(), t.health.failing)
 	if err == nil {
-		t.tended.failing(nil) // a failure of the publisher before
+		t.health.failing(nil) // a failure of the publisher before
 	}
 	return err
 }

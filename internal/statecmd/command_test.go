@@ -130,7 +130,7 @@ func TestInspectSources(t *testing.T) {
 		must.Succeed(t, err)
 		objects = append(objects, o)
 	}
-	must.Succeed(t, db.Write(checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: specs[0].ID(), Fed: "77", Put: objects}}}))
+	must.Succeed(t, db.Write(checkpoint.Cut{Watches: []checkpoint.WatchCut{{ID: specs[0].ID(), Applied: "77", Put: objects}}}))
 	must.Succeed(t, db.Close())
 	code, out, errs := run(t.Context(), "inspect", "-config", configured(t, dir, ""))
 	if code != cli.CodeOK || !regexp.MustCompile(`(?m)^ours,pods +v1 Pod +2 +0 +77$`).MatchString(out) || strings.Contains(out, "body") {

@@ -80,7 +80,7 @@ func inspect(db *checkpoint.DB, file string) (*Report, error) {
 			return nil, err
 		}
 		r.Watches = append(r.Watches, watchReport{
-			ID: w.ID, Kind: kind, Cluster: w.Cluster, ResourceVersion: w.Fed, Relisting: w.Relisting, Objects: w.Objects, Intents: w.Intents,
+			ID: w.ID, Kind: kind, Cluster: w.Cluster, ResourceVersion: w.Applied, Relisting: w.Relisting, Objects: w.Objects, Intents: w.Intents,
 		})
 	}
 	for i := range survey.Routes {

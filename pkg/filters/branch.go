@@ -50,37 +50,37 @@ type absence struct {
 	deltas  atomic.Uint64
 }
 
-// look appends the verdicts about the entries of a branch.
-func (t *Table) look(ctx context.Context, at *branch, r *readings, dst []Match) []Match {
+// scan appends the verdicts about the entries of a branch.
+func (t *Table) scan(ctx context.Context, at *branch, r *readings, dst []Match) []Match {
 	if at == nil {
 		return dst
 	}
-	dst = t.considerAll(ctx, at.candidates, r, dst)
+	dst = t.evaluateEntries(ctx, at.candidates, r, dst)
 	switch {
 	case at.absent == nil:
 	case at.absent.logged.Load():
 		at.absent.deltas.Add(1)
 	default:
-		dst = t.considerAll(ctx, at.absent.members, r, dst)
+		dst = t.evaluateEntries(ctx, at.absent.members, r, dst)
 		at.absent.logged.Store(true)
 	}
 	for i := range at.groups {
 		g := &at.groups[i]
 		switch value, state := r.of(g.field, g.number); {
 		case state == equality.Known:
-			dst = t.look(ctx, g.byValue[value], r, dst)
+			dst = t.scan(ctx, g.byValue[value], r, dst)
 		case state == equality.Missing && g.missing != nil:
-			dst = t.look(ctx, g.missing, r, dst)
+			dst = t.scan(ctx, g.missing, r, dst)
 		default:
-			dst = t.considerAll(ctx, g.all, r, dst)
+			dst = t.evaluateEntries(ctx, g.all, r, dst)
 		}
 	}
 	return dst
 }
 
-func (t *Table) considerAll(ctx context.Context, all []candidate, r *readings, dst []Match) []Match {
+func (t *Table) evaluateEntries(ctx context.Context, all []candidate, r *readings, dst []Match) []Match {
 	for _, c := range all {
-		dst = t.consider(ctx, c, r, dst)
+		dst = t.evaluateEntry(ctx, c, r, dst)
 	}
 	return dst
 }
@@ -108,12 +108,12 @@ func (b *builder) branch(members []member) *branch {
 		}
 		return at
 	}
-	wishes := b.wishes(members)
+	counts := b.candidateKeys(members)
 	parts := map[int][]member{} // by the numbers of their fields
 	var order []int
 	for i := range members {
 		m := &members[i]
-		n := b.choose(m, wishes)
+		n := b.choose(m, counts)
 		if n < 0 {
 			b.end(at, m)
 			continue
@@ -199,15 +199,15 @@ func (r *rule) permits(number int, value string) bool {
 	return true
 }
 
-// wish is the equality of a field with one value.
-type wish struct {
+// candidateKey is the equality of a field with one value.
+type candidateKey struct {
 	number int
 	value  string
 }
 
-// wishes returns the number of entries with each undecided equality.
-func (b *builder) wishes(members []member) map[wish]int {
-	wishes := map[wish]int{}
+// candidateKeys returns the number of entries with each undecided equality.
+func (b *builder) candidateKeys(members []member) map[candidateKey]int {
+	counts := map[candidateKey]int{}
 	for i := range members {
 		rule := &b.table.rules[members[i].entry]
 		if rule.cel == nil {
@@ -215,17 +215,17 @@ func (b *builder) wishes(members []member) map[wish]int {
 		}
 		for n := range rule.cel.equalities {
 			for _, value := range rule.cel.equalities[n].Values {
-				wishes[wish{rule.numbers[n], value}]++
+				counts[candidateKey{rule.numbers[n], value}]++
 			}
 		}
 	}
-	return wishes
+	return counts
 }
 
 // choose returns the equality by which an entry is looked up: the one whose values the fewest other
 // entries share. -1: there is none. Of two that are equal in this, it prefers a field that every
 // object has: it is in no branch of missing fields.
-func (b *builder) choose(m *member, wishes map[wish]int) int {
+func (b *builder) choose(m *member, counts map[candidateKey]int) int {
 	rule, best, fewest := &b.table.rules[m.entry], -1, math.MaxInt
 	if rule.cel == nil {
 		return -1
@@ -236,7 +236,7 @@ func (b *builder) choose(m *member, wishes map[wish]int) int {
 			continue
 		}
 		for _, value := range e.Values {
-			sharers += wishes[wish{rule.numbers[n], value}]
+			sharers += counts[candidateKey{rule.numbers[n], value}]
 		}
 		if sharers < fewest || sharers == fewest && e.Field.Always() && !rule.cel.equalities[best].Field.Always() {
 			best, fewest = n, sharers

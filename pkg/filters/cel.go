@@ -59,14 +59,14 @@ func NewCEL(cfg CELConfig) *CEL {
 // Match implements [Filter].
 func (f *CEL) Match(ctx context.Context, d *event.Delta) (bool, error) {
 	r := readings{delta: d}
-	switch f.judge(&r, nil) {
+	switch f.testEqualities(&r, nil) {
 	case no:
 		return false, nil
 	case yes:
 		return true, nil
 	case unknown:
 	}
-	return f.settle(d, f.evaluate(ctx, d, nil))
+	return f.absentIsFalse(d, f.evaluate(ctx, d, nil))
 }
 
 // answer is the result of an evaluation.
@@ -81,9 +81,9 @@ func (f *CEL) evaluate(ctx context.Context, d *event.Delta, budget *cel.Budget) 
 	return answer{ok, err}
 }
 
-// settle turns the error of a missing field into no match. The answer may come from an equal
+// absentIsFalse turns the error of a missing field into no match. The answer may come from an equal
 // filter.
-func (f *CEL) settle(d *event.Delta, a answer) (bool, error) {
+func (f *CEL) absentIsFalse(d *event.Delta, a answer) (bool, error) {
 	if a.err == nil || !errors.Is(a.err, cel.ErrAbsent) {
 		return a.ok, a.err
 	}

@@ -100,9 +100,9 @@ const (
 	yes
 )
 
-// judge tests the equalities by the rules of [CEL]. numbers are the table's numbers of their
-// fields; nil: there is no table.
-func (f *CEL) judge(r *readings, numbers []int) judgement {
+// testEqualities tests the equalities by the rules of [CEL]. numbers are the table's numbers of
+// their fields; nil: there is no table.
+func (f *CEL) testEqualities(r *readings, numbers []int) judgement {
 	missing, missed, unclear := -1, "", false
 	for i := range f.equalities {
 		e, number := &f.equalities[i], -1

@@ -182,9 +182,9 @@ func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match 
 		if d.Initial && l.born < d.Transit().Epoch {
 			continue
 		}
-		dst = t.look(ctx, l.open, r, dst)
+		dst = t.scan(ctx, l.open, r, dst)
 		if len(l.within) > 0 {
-			dst = t.look(ctx, l.within[d.Object().Home()], r, dst)
+			dst = t.scan(ctx, l.within[d.Object().Home()], r, dst)
 		}
 		l.seen.Add(1)
 	}
@@ -194,9 +194,9 @@ func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match 
 	return dst
 }
 
-// consider appends the verdict about one entry, unless its equalities exclude the delta. The object
-// is in the scope of the entry.
-func (t *Table) consider(ctx context.Context, c candidate, r *readings, dst []Match) []Match {
+// evaluateEntry appends the verdict about one entry, unless its equalities exclude the delta. The
+// object is in the scope of the entry.
+func (t *Table) evaluateEntry(ctx context.Context, c candidate, r *readings, dst []Match) []Match {
 	i := int(c.entry)
 	m, rule := Match{Entry: i}, &t.rules[i]
 	j := unknown
@@ -204,7 +204,7 @@ func (t *Table) consider(ctx context.Context, c candidate, r *readings, dst []Ma
 	case c.holds && !rule.rest:
 		j = yes
 	case !c.holds && rule.cel != nil:
-		j = rule.cel.judge(r, rule.numbers)
+		j = rule.cel.testEqualities(r, rule.numbers)
 	}
 	switch {
 	case j == no:
@@ -216,7 +216,7 @@ func (t *Table) consider(ctx context.Context, c candidate, r *readings, dst []Ma
 	case j == yes:
 		m.Verdict = Matched
 	case rule.cel != nil:
-		m = t.ask(i, func() (bool, error) { return rule.cel.settle(r.delta, t.answer(ctx, rule, r)) })
+		m = t.ask(i, func() (bool, error) { return rule.cel.absentIsFalse(r.delta, t.answer(ctx, rule, r)) })
 	default:
 		m = t.Evaluate(ctx, i, r.delta)
 	}

@@ -178,7 +178,7 @@ func (f *Factory) Resource(spec Spec) *event.Resource {
 // store at that moment (see [Watch.Cut]; while a list is being applied, parts of the store are
 // newer). read must be quick because the watch waits. Without such a watch ok is false and read is
 // not called.
-func (f *Factory) Cut(spec Spec, read func()) (fed string, ok bool) {
+func (f *Factory) Cut(spec Spec, read func()) (applied string, ok bool) {
 	f.mu.RLock()
 	i := slices.IndexFunc(f.watches, func(w *Watch) bool { return w.spec == spec })
 	if i < 0 {
@@ -188,10 +188,10 @@ func (f *Factory) Cut(spec Spec, read func()) (fed string, ok bool) {
 	w := f.watches[i]
 	f.mu.RUnlock()
 	w.Cut(func(version string, _ bool) {
-		fed = version
+		applied = version
 		read()
 	})
-	return fed, true
+	return applied, true
 }
 
 // nameOf returns the name of a watch in logs.

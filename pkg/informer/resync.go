@@ -84,9 +84,9 @@ func (f *Factory) ResyncObject(ctx context.Context, source string, key event.Key
 		return nil
 	}
 	f.mu.RLock()
-	fed := f.ctx == nil
+	runs := f.ctx == nil
 	f.mu.RUnlock()
-	if fed {
+	if runs {
 		return once(ctx)
 	}
 	return f.during(ctx, once)

@@ -86,13 +86,13 @@ type explainedError struct {
 func (e *explainedError) Error() string { return e.err.Error() }
 func (e *explainedError) Unwrap() error { return e.err }
 
-// Explain adds a part of the receiver's response to err. The response may repeat the event, so the
-// text of the error excludes it: it goes into dead letters only, never into a log or the state of
-// the router. said must contain no secret of the request, and be [printable.Clean].
-func Explain(err error, said string) error { return &explainedError{err, said} }
+// WithResponse adds a part of the receiver's response to err. The response may repeat the event, so
+// the text of the error excludes it: it goes into dead letters only, never into a log or the state
+// of the router. said must contain no secret of the request, and be [printable.Clean].
+func WithResponse(err error, said string) error { return &explainedError{err, said} }
 
-// Said returns the text that [Explain] added. Empty: there is none.
-func Said(err error) string {
+// ResponseOf returns the text that [WithResponse] added. Empty: there is none.
+func ResponseOf(err error) string {
 	if e, ok := errors.AsType[*explainedError](err); ok {
 		return e.said
 	}
@@ -104,8 +104,8 @@ func Said(err error) string {
 const maxError = 1 << 10
 
 // Bound returns err with a text of at most 1 KiB, on one line and without unprintable characters.
-// The text of a handler or sink may quote untrusted input. The class, [RetryAfter], [Said] and
-// [Category] are unchanged.
+// The text of a handler or sink may quote untrusted input. The class, [RetryAfter], [ResponseOf]
+// and [Category] are unchanged.
 func Bound(err error) error {
 	if err == nil {
 		return nil
@@ -119,8 +119,8 @@ func Bound(err error) error {
 	if category := Category(err); category != "" {
 		b = Categorize(b, category)
 	}
-	if said := Said(err); said != "" {
-		b = Explain(b, said)
+	if said := ResponseOf(err); said != "" {
+		b = WithResponse(b, said)
 	}
 	if class, after := ClassOf(err), RetryAfter(err); class != Failed || after > 0 {
 		return &markedError{b, class, after}

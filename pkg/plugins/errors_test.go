@@ -76,7 +76,7 @@ func TestBound(t *testing.T) {
 		"pause":     plugins.Pause,
 		"postponed": func(err error) error { return plugins.Postpone(err, time.Second) },
 		"twice":     func(err error) error { return plugins.Postpone(plugins.Reject(err), time.Second) },
-		"said":      func(err error) error { return plugins.Reject(plugins.Explain(err, "why")) },
+		"said":      func(err error) error { return plugins.Reject(plugins.WithResponse(err, "why")) },
 		"category":  func(err error) error { return plugins.Reject(plugins.Categorize(err, "answered 403 Forbidden")) },
 		"transport": func(err error) error {
 			return fmt.Errorf("%w: %w", err, plugins.Transport(syscall.ECONNREFUSED))
@@ -90,7 +90,7 @@ func TestBound(t *testing.T) {
 			if got := err.Error(); len(got) > 1<<10 || !utf8.ValidString(got) || strings.ContainsAny(got, "\x01\x1b\n\u202e") {
 				t.Errorf("%s: %d bytes: %.100q", name, len(got), got)
 			}
-			if plugins.ClassOf(err) != plugins.ClassOf(was) || plugins.RetryAfter(err) != plugins.RetryAfter(was) || plugins.Said(err) != plugins.Said(was) ||
+			if plugins.ClassOf(err) != plugins.ClassOf(was) || plugins.RetryAfter(err) != plugins.RetryAfter(was) || plugins.ResponseOf(err) != plugins.ResponseOf(was) ||
 				plugins.Category(err) != plugins.Category(was) ||
 				errors.Is(err, context.Canceled) != errors.Is(was, context.Canceled) {
 				t.Errorf("%s: a mark is lost", name)

@@ -29,8 +29,8 @@ func (p printer) Write(_ context.Context, events []event.Event) []error {
 
 func (p printer) Close(context.Context) error { return nil }
 
-// A kind of sink is a definition and a function that opens a sink. The definition decodes and checks
-// the configuration.
+// A kind of sink is a definition and a function that opens a sink. The definition decodes and
+// checks the configuration.
 func ExampleSinkDefinition() {
 	kind := plugins.SinkDefinition[printConfig]{
 		Definition: plugins.Definition[printConfig]{Name: "print", Doc: "Prints subjects.", Example: "prefix: got\n"},
@@ -105,12 +105,12 @@ func ExampleRetryLater() {
 	// Output: status 503 true 30s
 }
 
-// The explanation of the receiver is kept with a dead letter. The text of the error, which is logged,
-// does not contain it.
-func ExampleExplain() {
-	err := plugins.Reject(plugins.Explain(errors.New("status 422"), "name: web-0 is too short"))
+// The explanation of the receiver is kept with a dead letter. The text of the error, which is
+// logged, does not contain it.
+func ExampleWithResponse() {
+	err := plugins.Reject(plugins.WithResponse(errors.New("status 422"), "name: web-0 is too short"))
 	fmt.Println(err)
-	fmt.Println(plugins.Said(err))
+	fmt.Println(plugins.ResponseOf(err))
 	// Output:
 	// status 422
 	// name: web-0 is too short

@@ -262,7 +262,7 @@ func (l *lives) left(t *testing.T, r *routertest.Router, sure map[string]int) li
 	if err != nil || watch == nil || watch.Relisting {
 		t.Fatalf("the watch in the state file: %+v, %v", watch, err)
 	}
-	saved.fed = number(watch.Fed)
+	saved.fed = number(watch.Applied)
 	for _, route := range ledgerNames {
 		owed, err := db.LoadRoute(route, checkpoint.Part{}, func(string) *event.Resource { return nil })
 		must.Succeed(t, err)

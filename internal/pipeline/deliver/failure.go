@@ -144,7 +144,7 @@ func (b *Batch) writeDeadLetters(ctx context.Context) bool {
 	for i := range b.failed.all {
 		f := &b.failed.all[i]
 		reason := f.reason.Error()
-		switch said := plugins.Said(f.reason); {
+		switch said := plugins.ResponseOf(f.reason); {
 		case logs:
 		case b.cfg.Secret:
 			reason = f.withheld()

@@ -135,8 +135,8 @@ func (h *Head) Exceeds(b Bound, newest *Entry) bool {
 	return h.Len() > b.Entries || h.bytes-newest.bytes >= b.Bytes
 }
 
-// Laden reports whether a head is more than half full.
-func (h *Head) Laden(b Bound) bool { return 2*h.Len() > b.Entries || 2*h.bytes > b.Bytes }
+// OverHalf reports whether a head is more than half full.
+func (h *Head) OverHalf(b Bound) bool { return 2*h.Len() > b.Entries || 2*h.bytes > b.Bytes }
 
 // Weigh counts the bytes of an entry again, after its delta or its events have changed. No worker
 // may have the entry, unless it has no events yet.

@@ -22,14 +22,14 @@ type Leader struct {
 	due    time.Time // the time to which the timer is set; zero: it is not set
 	until  time.Time // the deadline of the incomplete batch, if it is View.Steady; zero: there is none
 
-	taken [few]time.Time // when the last deltas were taken, the latest first
-	tried time.Time      // when a batch turned out to be empty; zero: it may have deltas now
+	taken [rareDeltas]time.Time // when the last deltas were taken, the latest first
+	tried time.Time             // when a batch turned out to be empty; zero: it may have deltas now
 }
 
-// few is the number of deltas within View.Wait that are taken at once: an incomplete batch waits
-// until fewer than few were taken within that time. So a delta does not wait while they are rare,
-// and when they are frequent one batch is taken in each Wait.
-const few = 3
+// rareDeltas is the number of deltas within View.Wait that are taken at once: an incomplete batch
+// waits until fewer than rareDeltas were taken within that time. So a delta does not wait while
+// they are rare, and when they are frequent one batch is taken in each Wait.
+const rareDeltas = 3
 
 // NewLeader returns the Leader of a route.
 func NewLeader(clock timer.Clock) *Leader {
@@ -93,7 +93,8 @@ type View struct {
 	Gate  <-chan struct{}
 	Sinks Sinks // not used if no delta is ready
 	Size  int   // the maximum size of a batch
-	// Wait is the time of the route within which few deltas are taken in batches that are not full.
+	// Wait is the time of the route within which rareDeltas deltas are taken in batches that are
+	// not full.
 	Wait time.Duration
 	// Steady: such a batch waits for Wait instead, from its first delta on.
 	Steady bool
@@ -161,7 +162,7 @@ func (l *Leader) deadline(v *View) time.Time {
 	case !l.tried.IsZero():
 		return l.tried.Add(v.Wait)
 	}
-	return l.taken[few-1].Add(v.Wait)
+	return l.taken[rareDeltas-1].Add(v.Wait)
 }
 
 // Park records that the leader waits by a plan.
@@ -192,7 +193,7 @@ func (l *Leader) Taken(now time.Time, n int) {
 		l.tried = now
 		return
 	}
-	n = min(n, few)
+	n = min(n, rareDeltas)
 	copy(l.taken[n:], l.taken[:])
 	for i := range n {
 		l.taken[i] = now

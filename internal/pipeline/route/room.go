@@ -20,9 +20,9 @@ type Room struct {
 	disk  int64       // bytes on disk
 	of    account     // in the bounds of the owner of the route
 
-	busy   atomic.Bool   // full, as of the last change
-	freed  chan struct{} // closed when there is room again; nil: no caller waits
-	calmed chan struct{} // closed when the route is no longer laden; nil: no caller waits
+	busy      atomic.Bool   // full, as of the last change
+	freed     chan struct{} // closed when there is room again; nil: no caller waits
+	belowHalf chan struct{} // closed when the route is no more than half full; nil: no caller waits
 }
 
 func (r *Room) configure(c *spec.Config) {
@@ -63,12 +63,12 @@ func (r *Room) Full() bool {
 	return tail.Len() > 0 || head.Len()+tail.Spilled() >= bound.Entries || head.Bytes()+tail.Bytes() >= bound.Bytes
 }
 
-// Laden reports whether the route is more than half full, so that deltas that can wait should. The
-// bound of the owner does not count: the other routes do not tell when they are done.
-func (r *Room) Laden() bool { return r.queue.Tailed() || r.queue.Head.Laden(r.bound) }
+// OverHalf reports whether the route is more than half full, so that deltas that can wait should.
+// The bound of the owner does not count: the other routes do not tell when they are done.
+func (r *Room) OverHalf() bool { return r.queue.Tailed() || r.queue.Head.OverHalf(r.bound) }
 
 // Low reports whether the head has room for deltas of the tail.
-func (r *Room) Low() bool { return r.queue.Tailed() && !r.queue.Head.Laden(r.Bound()) }
+func (r *Room) Low() bool { return r.queue.Tailed() && !r.queue.Head.OverHalf(r.Bound()) }
 
 // HeadFull reports whether the head has no room for another delta.
 func (r *Room) HeadFull() bool { return r.queue.Head.Full(r.Bound()) }
@@ -105,12 +105,12 @@ func (r *Room) Wait() <-chan struct{} {
 	return r.freed
 }
 
-// WaitCalm returns a channel that is closed when the route is no longer laden.
-func (r *Room) WaitCalm() <-chan struct{} {
-	if r.calmed == nil {
-		r.calmed = make(chan struct{})
+// WaitBelowHalf returns a channel that is closed when the route is no more than half full.
+func (r *Room) WaitBelowHalf() <-chan struct{} {
+	if r.belowHalf == nil {
+		r.belowHalf = make(chan struct{})
 	}
-	return r.calmed
+	return r.belowHalf
 }
 
 // update is called after each change of the queue.
@@ -121,9 +121,9 @@ func (r *Room) update() {
 	if !full && (r.freed != nil || r.Stalled) {
 		r.free()
 	}
-	if r.calmed != nil && !r.Laden() {
-		close(r.calmed)
-		r.calmed = nil
+	if r.belowHalf != nil && !r.OverHalf() {
+		close(r.belowHalf)
+		r.belowHalf = nil
 	}
 }
 

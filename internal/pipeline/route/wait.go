@@ -96,14 +96,14 @@ func (r *Route) noteSlowDisk() {
 func (r *Route) AwaitRoom(ctx context.Context) error {
 	for {
 		r.mu.Lock()
-		if !r.backlog.Room.Laden() {
+		if !r.backlog.Room.OverHalf() {
 			r.mu.Unlock()
 			return ctx.Err()
 		}
-		calm := r.backlog.Room.WaitCalm()
+		belowHalf := r.backlog.Room.WaitBelowHalf()
 		r.mu.Unlock()
 		select {
-		case <-calm:
+		case <-belowHalf:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-r.env.Stopping:

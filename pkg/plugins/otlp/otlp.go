@@ -178,7 +178,7 @@ func (s *sink) explained(err error, events []event.Event, headers http.Header) e
 	if u.Path == otlpconn.Logs().Path && u.RawQuery == "" {
 		u = nil
 	}
-	return plugins.Explain(err, httpsink.Said(refused.Said, refused.Whole, httpsink.Secrets(u, confidential)))
+	return plugins.WithResponse(err, httpsink.Excerpt(refused.Said, refused.Whole, httpsink.Secrets(u, confidential)))
 }
 
 // Probe implements [plugins.Prober]. It connects to the receiver, and verifies its certificate for

@@ -32,7 +32,7 @@ func said(t *testing.T, config string, events []event.Event) string {
 			t.Errorf("got %v", err)
 		}
 	}
-	return plugins.Said(errs[len(errs)-1])
+	return plugins.ResponseOf(errs[len(errs)-1])
 }
 
 // secretEvents returns two events, the last of which concerns a Secret.

@@ -108,7 +108,7 @@ func TestSaid(t *testing.T) {
 			if len(errs) != 1 || plugins.ClassOf(errs[0]) != plugins.Rejected || !strings.HasSuffix(errs[0].Error(), "answered 410 Gone") {
 				t.Fatalf("got %v", errs)
 			}
-			if got := plugins.Said(errs[0]); got != c.want {
+			if got := plugins.ResponseOf(errs[0]); got != c.want {
 				t.Errorf("got  %q\nwant %q", got, c.want)
 			}
 		})
@@ -135,10 +135,10 @@ func TestSaidOfSecrets(t *testing.T) {
 		if len(errs) != len(events) {
 			t.Fatalf("%s: got %v", mode, errs)
 		}
-		if said := plugins.Said(errs[len(errs)-1]); said != "" {
+		if said := plugins.ResponseOf(errs[len(errs)-1]); said != "" {
 			t.Errorf("%s: said %q", mode, said)
 		}
-		if said := plugins.Said(errs[0]); strings.Contains(said, "c2VjcmV0") {
+		if said := plugins.ResponseOf(errs[0]); strings.Contains(said, "c2VjcmV0") {
 			t.Errorf("%s: of another event: %q", mode, said)
 		}
 	}

@@ -115,7 +115,7 @@ func (s *sink) post(ctx context.Context, m *message, confidential bool) error {
 	body, whole := httpsink.Drain(resp, cancel)
 	err = s.judge(u, resp)
 	if plugins.ClassOf(err) == plugins.Rejected && !confidential && len(body) > 0 {
-		return plugins.Explain(err, httpsink.Said(body, whole, s.secretsOf(text, req)))
+		return plugins.WithResponse(err, httpsink.Excerpt(body, whole, s.secretsOf(text, req)))
 	}
 	return err
 }

@@ -115,7 +115,7 @@ func endIntents(s *State) {
 	if len(s.intents) == 0 || s.resumeTarget == "" || len(s.Position.marks) > 0 {
 		return
 	}
-	if Lower(s.Position.fed, s.resumeTarget) && NotAbove(s.Position.reached(), s.resumeTarget) {
+	if Lower(s.Position.applied, s.resumeTarget) && NotAbove(s.Position.reached(), s.resumeTarget) {
 		return
 	}
 	for uid := range s.intents {
@@ -182,8 +182,8 @@ type taken struct {
 func BeginCut(states []*State) *Cut {
 	c := &Cut{changes: make([]Changes, len(states)), taken: make([]taken, len(states)), release: Hold(states)}
 	for i, s := range states {
-		fed, relisting := s.Position.durable()
-		c.changes[i] = Changes{ID: s.cfg.ID, Cluster: s.Position.cluster, Applied: fed, Reached: s.Position.reached(), Relisting: relisting, Kept: s.kept}
+		applied, relisting := s.Position.durable()
+		c.changes[i] = Changes{ID: s.cfg.ID, Cluster: s.Position.cluster, Applied: applied, Reached: s.Position.reached(), Relisting: relisting, Kept: s.kept}
 		if s.dirty != nil {
 			c.taken[i].changed, c.taken[i].settled = s.dirty.handOver(&c.changes[i])
 		}

@@ -40,7 +40,7 @@ func (c *counting) settle() {
 
 // complete is pass for a version of which everything is applied.
 func (c *counting) complete(p *Position) {
-	if c.pending != nil && p.open == "" && !p.relisting && p.fed == c.pending.Version {
+	if c.pending != nil && p.open == "" && !p.relisting && p.applied == c.pending.Version {
 		c.settle()
 	}
 }

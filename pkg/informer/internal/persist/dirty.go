@@ -18,8 +18,8 @@ type dirtySet struct {
 	unpersisted, inFlight map[string]gated
 	settled               map[string]event.Key // by uid
 	// The values of the last hand-over.
-	cluster, fed, reached, kept string
-	relisting                   bool
+	cluster, applied, reached, kept string
+	relisting                       bool
 }
 
 // gated is a gate and the state with which it was created; zero: no gate was needed.
@@ -123,8 +123,8 @@ func (d *dirtySet) pending(uid string) (g gated, pending bool) {
 // handOver takes the changes out of the set. list makes lists of the maps later, after the lock is
 // released.
 func (d *dirtySet) handOver(c *Changes) (changed map[event.Key]*event.Object, settled map[string]event.Key) {
-	c.Changed = len(d.changed) > 0 || len(d.settled) > 0 || d.cluster != c.Cluster || d.fed != c.Applied || d.reached != c.Reached || d.relisting != c.Relisting || d.kept != c.Kept
-	d.cluster, d.fed, d.reached, d.relisting, d.kept = c.Cluster, c.Applied, c.Reached, c.Relisting, c.Kept
+	c.Changed = len(d.changed) > 0 || len(d.settled) > 0 || d.cluster != c.Cluster || d.applied != c.Applied || d.reached != c.Reached || d.relisting != c.Relisting || d.kept != c.Kept
+	d.cluster, d.applied, d.reached, d.relisting, d.kept = c.Cluster, c.Applied, c.Reached, c.Relisting, c.Kept
 	if len(d.changed) > 0 {
 		changed, d.changed = d.changed, make(map[event.Key]*event.Object)
 	}

@@ -144,12 +144,12 @@ func (s *State) Restore(r *Restored) {
 	for _, o := range r.Intents {
 		s.intend(o)
 	}
-	s.Position.cluster, s.Position.fed, s.Position.relisting = r.Cluster, r.Applied, r.Relisting
+	s.Position.cluster, s.Position.applied, s.Position.relisting = r.Cluster, r.Applied, r.Relisting
 	if Lower(r.Applied, r.Reached) {
 		s.Position.open, s.Position.saved = r.Reached, r.Reached
 	}
 	if s.dirty != nil {
-		s.dirty.cluster, s.dirty.fed, s.dirty.reached, s.dirty.relisting, s.dirty.kept = r.Cluster, r.Applied, s.Position.reached(), r.Relisting, r.Kept
+		s.dirty.cluster, s.dirty.applied, s.dirty.reached, s.dirty.relisting, s.dirty.kept = r.Cluster, r.Applied, s.Position.reached(), r.Relisting, r.Kept
 	}
 }
 

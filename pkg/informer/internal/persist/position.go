@@ -20,8 +20,8 @@ type Position struct {
 
 	cluster   string // of the objects and intents; empty: unknown
 	listing   string // the cluster that is being listed
-	fed       string // the resourceVersion up to which everything is applied; see also NeverExisted
-	open      string // of the last events or bookmark; more events of it may follow. Empty: there were none above fed
+	applied   string // the resourceVersion up to which everything is applied; see also NeverExisted
+	open      string // of the last events or bookmark; more events of it may follow. Empty: there were none above applied
 	marked    bool   // the last was a bookmark of open
 	saved     string // reached when the state that was restored was saved; empty: later than that
 	relisting bool   // a list is partly applied
@@ -31,7 +31,7 @@ type Position struct {
 // Mark keeps the saved position from passing an event that is held back, so that the event arrives
 // again after a crash. The position of the running watch goes on.
 type Mark struct {
-	fed string
+	applied string
 	// list: after a crash a list is needed, because the event would not arrive again.
 	list bool
 }
@@ -41,7 +41,7 @@ type Mark struct {
 func (p *Position) Hold(version string) *Mark {
 	p.cut.Lock()
 	defer p.cut.Unlock()
-	m := &Mark{p.fed, version == "" || p.relisting || NotAbove(version, p.fed)}
+	m := &Mark{p.applied, version == "" || p.relisting || NotAbove(version, p.applied)}
 	p.marks = append(p.marks, m)
 	return m
 }
@@ -80,11 +80,11 @@ func (p *Position) unmark() {
 }
 
 // durable returns the position to save, and whether a list is needed after it is restored.
-func (p *Position) durable() (fed string, relisting bool) {
+func (p *Position) durable() (applied string, relisting bool) {
 	if len(p.marks) == 0 {
-		return p.fed, p.relisting
+		return p.applied, p.relisting
 	}
-	return p.marks[0].fed, p.relisting || slices.ContainsFunc(p.marks, func(m *Mark) bool { return m.list })
+	return p.marks[0].applied, p.relisting || slices.ContainsFunc(p.marks, func(m *Mark) bool { return m.list })
 }
 
 // Applied returns the latest resourceVersion of which something is applied. It is empty before the
@@ -100,17 +100,17 @@ func (p *Position) Applied() string {
 func (p *Position) From() string {
 	p.cut.Lock()
 	defer p.cut.Unlock()
-	return p.fed
+	return p.applied
 }
 
 // Complete returns the applied resourceVersion if the store corresponds to it.
 func (p *Position) Complete() (applied string, ok bool) {
 	p.cut.Lock()
 	defer p.cut.Unlock()
-	return p.reached(), p.fed != "" && !p.relisting
+	return p.reached(), p.applied != "" && !p.relisting
 }
 
-func (p *Position) reached() string { return cmp.Or(p.open, p.fed) }
+func (p *Position) reached() string { return cmp.Or(p.open, p.applied) }
 
 // Relisting reports whether a list is partly applied.
 func (p *Position) Relisting() bool {
@@ -127,7 +127,7 @@ func (p *Position) arrive(version string) {
 	case version == p.open:
 		p.marked = false // the events of the version arrive once more
 	case !NotAbove(version, p.reached()):
-		p.fed, p.open, p.marked = p.reached(), version, false
+		p.applied, p.open, p.marked = p.reached(), version, false
 	}
 }
 
@@ -144,12 +144,14 @@ func (p *Position) bookmark(version string) {
 	case version == p.open:
 		p.marked = true
 	case !NotAbove(version, p.reached()):
-		p.fed, p.open, p.marked = p.reached(), version, true
+		p.applied, p.open, p.marked = p.reached(), version, true
 	}
 }
 
 // listed records that everything up to a version is applied.
-func (p *Position) listed(version string) { p.fed, p.open, p.marked, p.saved = version, "", false, "" }
+func (p *Position) listed(version string) {
+	p.applied, p.open, p.marked, p.saved = version, "", false, ""
+}
 
 // Repeats reports whether an event of a version surely repeats a former run's, if it ends an object
 // that the restored store does not have: the run would have had the object, and has saved a state
@@ -166,7 +168,7 @@ func (p *Position) Repeats(version string) bool {
 func (p *Position) Replays(version string) bool {
 	p.cut.Lock()
 	defer p.cut.Unlock()
-	return p.saved != "" && Lower(p.fed, p.saved) && Lower(version, p.saved)
+	return p.saved != "" && Lower(p.applied, p.saved) && Lower(version, p.saved)
 }
 
 // Is reports whether the objects are of that cluster. If their cluster is unknown, it is set to
@@ -198,7 +200,7 @@ func (p *Position) Moving() bool {
 
 func (p *Position) moving() bool { return p.listing != "" && p.cluster != "" && p.listing != p.cluster }
 
-// SetRelisting notes that the next changes belong to another resourceVersion than fed.
+// SetRelisting notes that the next changes belong to another resourceVersion than applied.
 func (p *Position) SetRelisting() {
 	p.cut.Lock()
 	defer p.cut.Unlock()
@@ -209,7 +211,7 @@ func (p *Position) SetRelisting() {
 func (p *Position) SetGone() {
 	p.cut.Lock()
 	defer p.cut.Unlock()
-	p.fed, p.relisting = cmp.Or(p.fed, NeverExisted), true
+	p.applied, p.relisting = cmp.Or(p.applied, NeverExisted), true
 }
 
 // Lower reports whether a is surely a lower resourceVersion than b.

@@ -97,7 +97,7 @@ func (s *State) Empty() bool {
 func (s *State) CanResume() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.Position.fed != "" && s.Position.fed != NeverExisted && !s.Position.relisting && !s.identities
+	return s.Position.applied != "" && s.Position.applied != NeverExisted && !s.Position.relisting && !s.identities
 }
 
 // SetResumeTarget records the resourceVersion of the API server, when the watch resumes or later.

@@ -226,10 +226,10 @@ func (p *prober) succeeded(v view, a answer) error {
 	return p.recount(a)
 }
 
-// settled returns fed if the store corresponds to it and no list is under way.
-func (p *prober) settled() (fed string, ok bool) {
-	fed, ok = p.cfg.State.Position.Complete()
-	return fed, ok && !p.cfg.Plan.Latest()
+// settled returns applied if the store corresponds to it and no list is under way.
+func (p *prober) settled() (applied string, ok bool) {
+	applied, ok = p.cfg.State.Position.Complete()
+	return applied, ok && !p.cfg.Plan.Latest()
 }
 
 // isUseless reports whether a watch must not continue.

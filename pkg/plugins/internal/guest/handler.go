@@ -29,19 +29,19 @@ var breakFor = backoff.Policy{Min: time.Second, Max: time.Minute, Exact: true}
 
 // Handler passes deltas to guests. It implements [plugins.Handler].
 type Handler struct {
-	kind     string // of the configuration
-	name     string
-	digest   string // of the content that it runs: SHA-256 in hexadecimal digits
-	settings string // a hash of the other inputs of guests
-	limits   abi.Limits
-	fields   *fields.Set // that guests get
-	log      *slog.Logger
-	engine   *engine.Engine
-	pool     *pool
-	breaker  *circuit.Breaker
-	burn     *burnRate
-	worn     atomic.Bool        // a guest was worn out early, and none has lasted since
-	replay   *callrecord.Replay // nil: the handler works as usual
+	kind      string // of the configuration
+	name      string
+	digest    string // of the content that it runs: SHA-256 in hexadecimal digits
+	settings  string // a hash of the other inputs of guests
+	limits    abi.Limits
+	fields    *fields.Set // that guests get
+	log       *slog.Logger
+	engine    *engine.Engine
+	pool      *pool
+	breaker   *circuit.Breaker
+	fuelRate  *fuelRate
+	exhausted atomic.Bool        // a guest was worn out early, and none has lasted since
+	replay    *callrecord.Replay // nil: the handler works as usual
 }
 
 // New returns a handler. It compiles the module and starts a first instance, so that a guest that
@@ -57,7 +57,7 @@ func New(ctx context.Context, of Description, s engine.Settings) (*Handler, erro
 	}
 	h := &Handler{
 		kind: of.Kind, name: s.Env.Name, digest: of.Digest, settings: s.Host.Settings(set.Paths()), limits: s.Limits, fields: set, log: s.Env.Log, replay: s.Env.Replay,
-		engine: e, pool: newPool(e, s.Limits.InstancesFor(s.Env.Workers), s.Env.Log), breaker: circuit.New(s.Host.Clock(), breakAfter, breakFor), burn: newBurnRate(int64(s.Limits.Fuel)),
+		engine: e, pool: newPool(e, s.Limits.InstancesFor(s.Env.Workers), s.Env.Log), breaker: circuit.New(s.Host.Clock(), breakAfter, breakFor), fuelRate: newFuelRate(int64(s.Limits.Fuel)),
 	}
 	in, err := e.Start(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func (h *Handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.R
 		n, size := h.callLength(batch[from:])
 		permit, status := h.breaker.Allow()
 		if permit == circuit.Refused {
-			h.leave(batch[from:], results[from:], status)
+			h.postponeOpenBreaker(batch[from:], results[from:], status)
 			break
 		}
 		if permit == circuit.Probe && n > 1 {
@@ -112,7 +112,7 @@ func (h *Handler) Handle(ctx context.Context, batch []*event.Delta) ([]plugins.R
 // bytes. By the recent fuel per delta, the call should not need more than the fuel of one delta.
 func (h *Handler) callLength(batch []*event.Delta) (deltas, size int) {
 	l := &h.limits
-	most := max(1, min(len(batch), l.Batch, int(int64(l.Fuel)/2/h.burn.perDelta())))
+	most := max(1, min(len(batch), l.Batch, int(int64(l.Fuel)/2/h.fuelRate.perDelta())))
 	size = abi.HeaderSize
 	var sizes abi.Sizer
 	for i, d := range batch[:most] {
@@ -133,7 +133,7 @@ func (h *Handler) call(ctx context.Context, l *loan, batch []*event.Delta, size 
 		return err
 	}
 	if s := h.breaker.Status(); s.Open && l.permit != circuit.Probe {
-		h.leave(batch, results, s)
+		h.postponeOpenBreaker(batch, results, s)
 		return nil
 	}
 	in, err := l.get(ctx)
@@ -155,7 +155,7 @@ func (h *Handler) call(ctx context.Context, l *loan, batch []*event.Delta, size 
 	}
 	if err == nil || errors.Is(err, host.ErrMixed) {
 		if !fresh { // its first delta is more expensive
-			h.burn.learn(used, len(batch))
+			h.fuelRate.learn(used, len(batch))
 		}
 		h.answered(l, in, used, batch, answers, usable)
 		copy(results, answers) // without answers every delta is ok, as results is already
@@ -170,12 +170,12 @@ func (h *Handler) call(ctx context.Context, l *loan, batch []*event.Delta, size 
 // answered records the answers of a call, which has used some fuel.
 func (h *Handler) answered(l *loan, in *engine.Instance, used int64, batch []*event.Delta, answers []plugins.Result, usable bool) {
 	if outage := in.Outage(); outage == nil || !allUndone(answers) {
-		h.lasted(l.permit, batch, in, usable)
+		h.callSucceeded(l.permit, batch, in, usable)
 	} else {
 		h.cutOff(l.permit, outage)
 	}
 	if wait := in.OverRate(); wait > 0 {
-		unspend(answers, wait)
+		undoRateFailures(answers, wait)
 	}
 	h.record(l, in, used, answers)
 	in.Trim()
@@ -187,25 +187,25 @@ func (h *Handler) unanswered(ctx context.Context, l *loan, in *engine.Instance, 
 	wait, outage := in.OverRate(), in.Outage()
 	if plugins.ClassOf(err) == plugins.Postponed { // by a service of the host
 		h.breaker.Abandoned(l.permit)
-		h.put(batch, results, err, plugins.RetryAfter(err))
+		h.postpone(batch, results, err, plugins.RetryAfter(err))
 		return nil
 	}
 	if wait > 0 {
-		h.broke(l.permit, batch[0], err)
-		h.put(batch, results, fmt.Errorf("%w: %w", host.ErrRate, err), wait)
+		h.callFailed(l.permit, batch[0], err)
+		h.postpone(batch, results, fmt.Errorf("%w: %w", host.ErrRate, err), wait)
 		return nil
 	}
 	if outage != nil {
 		h.cutOff(l.permit, outage)
-		h.put(batch, results, fmt.Errorf("%w: %w", outage, err), 0)
+		h.postpone(batch, results, fmt.Errorf("%w: %w", outage, err), 0)
 		return nil
 	}
 	if len(batch) == 1 {
 		if errors.Is(err, abi.ErrTooMuch) {
-			h.lasted(l.permit, batch, in, usable)
+			h.callSucceeded(l.permit, batch, in, usable)
 			err = plugins.Reject(err)
 		} else {
-			h.broke(l.permit, batch[0], err)
+			h.callFailed(l.permit, batch[0], err)
 		}
 		results[0] = plugins.Result{Verdict: plugins.Fail, Err: err}
 		h.record(l, in, used, results)
@@ -219,8 +219,8 @@ func (h *Handler) unanswered(ctx context.Context, l *loan, in *engine.Instance, 
 func (h *Handler) firstPart(deltas int, err error) int {
 	switch {
 	case errors.Is(err, host.ErrFuel):
-		h.burn.learn(2*int64(h.limits.Fuel), deltas) // a lower bound: at least half of it
-		return 1                                     // with the one-time work of the new guest
+		h.fuelRate.learn(2*int64(h.limits.Fuel), deltas) // a lower bound: at least half of it
+		return 1                                         // with the one-time work of the new guest
 	case errors.Is(err, host.ErrTime):
 		return 1
 	}
@@ -261,27 +261,27 @@ func (h *Handler) passAgain(ctx context.Context, l *loan, batch []*event.Delta, 
 	return nil
 }
 
-// lasted counts an answered call, and a guest that the call has worn out. If new guests are worn
-// out early again and again, each one uses the limits of a start, so the breaker counts that as a
-// failure.
-func (h *Handler) lasted(p circuit.Permit, batch []*event.Delta, in *engine.Instance, usable bool) {
-	soon := in.Calls() < wornSoon && in.Calls() < int(h.limits.Calls) && !in.Exited()
+// callSucceeded counts an answered call, and a guest that the call has worn out. If new guests are
+// worn out early again and again, each one uses the limits of a start, so the breaker counts that
+// as a failure.
+func (h *Handler) callSucceeded(p circuit.Permit, batch []*event.Delta, in *engine.Instance, usable bool) {
+	soon := in.Calls() < exhaustedSoon && in.Calls() < int(h.limits.Calls) && !in.Exited()
 	switch {
 	case !usable && soon:
-		h.worn.Store(true)
-		h.broke(p, batch[0], errWorn)
-	case soon && h.worn.Load():
+		h.exhausted.Store(true)
+		h.callFailed(p, batch[0], errExhausted)
+	case soon && h.exhausted.Load():
 		h.breaker.Abandoned(p)
 	default:
-		h.worn.Store(false)
+		h.exhausted.Store(false)
 		h.breaker.Succeeded()
 	}
 }
 
-// wornSoon is the number of calls that a guest must last.
-const wornSoon = 4
+// exhaustedSoon is the number of calls that a guest must last.
+const exhaustedSoon = 4
 
-var errWorn = errors.New("three quarters of its memory are in use within a few calls: raise limits.memory")
+var errExhausted = errors.New("three quarters of its memory are in use within a few calls: raise limits.memory")
 
 // allUndone reports whether no delta of a call is done.
 func allUndone(answers []plugins.Result) bool {
@@ -301,8 +301,8 @@ func (h *Handler) Unavailable() (since time.Time, reason error) {
 	return s.Since, s.Err
 }
 
-// broke counts a delta that broke a guest.
-func (h *Handler) broke(p circuit.Permit, d *event.Delta, err error) {
+// callFailed counts a delta that broke a guest.
+func (h *Handler) callFailed(p circuit.Permit, d *event.Delta, err error) {
 	if opened, s := h.breaker.Failed(p, err, 0); opened {
 		h.log.Warn("guests fail at every delta; the circuit breaker is open", "pause", s.Pause, "delta", d.String(), "err", h.named(err))
 	}
@@ -316,20 +316,20 @@ func (h *Handler) noGuest(ctx context.Context, p circuit.Permit, batch []*event.
 	err = fmt.Errorf("starting a guest: %w", err)
 	if plugins.ClassOf(err) == plugins.Postponed {
 		h.breaker.Abandoned(p)
-		h.put(batch, results, err, plugins.RetryAfter(err))
+		h.postpone(batch, results, err, plugins.RetryAfter(err))
 		return nil
 	}
 	opened, s := h.breaker.Failed(p, err, 0)
 	if opened {
 		h.log.Warn("no guest can be started; the circuit breaker is open", "pause", s.Pause, "err", err)
 	}
-	h.put(batch, results, err, s.Pause)
+	h.postpone(batch, results, err, s.Pause)
 	return nil
 }
 
-// unspend postpones the failed deltas of a call with an unsent request. It is unknown which delta
-// needed the request, so none counts as an attempt.
-func unspend(answers []plugins.Result, wait time.Duration) {
+// undoRateFailures postpones the failed deltas of a call with an unsent request. It is unknown
+// which delta needed the request, so none counts as an attempt.
+func undoRateFailures(answers []plugins.Result, wait time.Duration) {
 	for i, r := range answers {
 		if r.Verdict != plugins.Retry && r.Verdict != plugins.Fail {
 			continue
@@ -342,14 +342,14 @@ func unspend(answers []plugins.Result, wait time.Duration) {
 	}
 }
 
-// leave postpones deltas because the breaker is open.
-func (h *Handler) leave(batch []*event.Delta, results []plugins.Result, s circuit.Status) {
+// postponeOpenBreaker postpones deltas because the breaker is open.
+func (h *Handler) postponeOpenBreaker(batch []*event.Delta, results []plugins.Result, s circuit.Status) {
 	err := fmt.Errorf("the circuit breaker is open because the last calls failed, each one of them: %w", s.Err)
-	h.put(batch, results, err, s.Pause)
+	h.postpone(batch, results, err, s.Pause)
 }
 
-// put postpones deltas, because the handler cannot take them at the moment.
-func (h *Handler) put(batch []*event.Delta, results []plugins.Result, err error, wait time.Duration) {
+// postpone postpones deltas, because the handler cannot take them at the moment.
+func (h *Handler) postpone(batch []*event.Delta, results []plugins.Result, err error, wait time.Duration) {
 	err = plugins.Postpone(h.named(err), wait)
 	for i := range batch {
 		results[i] = plugins.Result{Verdict: plugins.Retry, Err: err}

@@ -162,24 +162,24 @@ func (l *loan) giveBack(ctx context.Context) {
 	<-p.slots
 }
 
-// burnRate is the recent fuel per delta. It follows an increase at once and a decrease slowly. It
+// fuelRate is the recent fuel per delta. It follows an increase at once and a decrease slowly. It
 // is safe for concurrent use.
-type burnRate struct{ rate atomic.Int64 }
+type fuelRate struct{ rate atomic.Int64 }
 
 // firstDeltas is the maximum number of deltas in the first call, when the fuel per delta is
 // unknown.
 const firstDeltas = 32
 
-// newBurnRate returns the rate at which half of the fuel suffices for firstDeltas deltas.
-func newBurnRate(fuel int64) *burnRate {
-	b := &burnRate{}
+// newFuelRate returns the rate at which half of the fuel suffices for firstDeltas deltas.
+func newFuelRate(fuel int64) *fuelRate {
+	b := &fuelRate{}
 	b.learn(fuel/2, firstDeltas)
 	return b
 }
 
-func (b *burnRate) learn(used int64, deltas int) {
+func (b *fuelRate) learn(used int64, deltas int) {
 	now, before := used/int64(deltas), b.rate.Load()
 	b.rate.Store(max(now, before-before/8, 1)) // one of two simultaneous updates is lost
 }
 
-func (b *burnRate) perDelta() int64 { return b.rate.Load() }
+func (b *fuelRate) perDelta() int64 { return b.rate.Load() }

@@ -135,7 +135,7 @@ func (in *Instance) Handle(ctx context.Context, batch []*event.Delta, size int) 
 		in.exited = err == nil
 		usable = false
 	}
-	return results, usable && !in.worn(), err
+	return results, usable && !in.exhausted(), err
 }
 
 // call passes a batch to the session, between the beginning and the end of a call of the host. A
@@ -211,8 +211,8 @@ func (in *Instance) OverRate() time.Duration { return in.scope.OverRate() }
 // it, has failed. nil: there was none.
 func (in *Instance) Outage() error { return in.scope.Outage() }
 
-// worn reports whether the instance must be replaced.
-func (in *Instance) worn() bool {
+// exhausted reports whether the instance must be replaced.
+func (in *Instance) exhausted() bool {
 	if in.calls >= int(in.engine.Limits.Calls) {
 		return true
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	tendInterval = 5 * time.Second
-	tendTimeout  = 4 * time.Second
+	monitorInterval = 5 * time.Second
+	monitorTimeout  = 4 * time.Second
 	// nearlyFull is the share of a limit, in percent, that counts as reached.
 	nearlyFull = 98
 )
@@ -27,14 +27,14 @@ type Problem struct {
 	Unusable bool
 }
 
-// Look is the state of NATS at one time.
-type Look struct {
+// Health is the state of NATS at one time.
+type Health struct {
 	Problems []Problem
 	Made     []string // streams that were gone and were made again
 }
 
 // Texts returns the texts of all problems.
-func (l *Look) Texts() (all []string) {
+func (l *Health) Texts() (all []string) {
 	for _, p := range l.Problems {
 		all = append(all, p.Text)
 	}
@@ -42,7 +42,7 @@ func (l *Look) Texts() (all []string) {
 }
 
 // Unusable returns the reason why nothing must be published to a stream; empty: there is none.
-func (l *Look) Unusable(stream string) string {
+func (l *Health) Unusable(stream string) string {
 	for _, p := range l.Problems {
 		if p.Unusable && p.Stream == stream {
 			return p.Text
@@ -51,15 +51,16 @@ func (l *Look) Unusable(stream string) string {
 	return ""
 }
 
-// Tend looks at the servers and the streams every few seconds until ctx is done, and reports what
-// it finds. It makes streams again that are gone. The leader calls it, after [Conn.Ensure]. refused
-// returns the reason why the stream of the cuts has taken nothing for some time; empty: it does.
-func (c *Conn) Tend(ctx context.Context, refused func() string, report func(Look)) {
-	tick := time.NewTicker(tendInterval)
+// Monitor looks at the servers and the streams every few seconds until ctx is done, and reports
+// what it finds. It makes streams again that are gone. The leader calls it, after [Conn.Ensure].
+// refused returns the reason why the stream of the cuts has taken nothing for some time; empty: it
+// does.
+func (c *Conn) Monitor(ctx context.Context, refused func() string, report func(Health)) {
+	tick := time.NewTicker(monitorInterval)
 	defer tick.Stop()
 	for said := ""; ; {
-		looking, cancel := context.WithTimeout(ctx, tendTimeout)
-		found := c.look(looking)
+		looking, cancel := context.WithTimeout(ctx, monitorTimeout)
+		found := c.check(looking)
 		cancel()
 		if ctx.Err() != nil {
 			return
@@ -79,7 +80,7 @@ func (c *Conn) Tend(ctx context.Context, refused func() string, report func(Look
 }
 
 // tell logs a finding that differs from the one before.
-func (c *Conn) tell(before string, found *Look) string {
+func (c *Conn) tell(before string, found *Health) string {
 	for _, name := range found.Made {
 		c.log.Error("fleet: a stream was gone, and was made again without its messages", "stream", name, "lost", c.lost(name))
 	}
@@ -87,9 +88,9 @@ func (c *Conn) tell(before string, found *Look) string {
 	switch now {
 	case before:
 	case "":
-		c.log.Info("fleet: NATS is as the fleet needs it again")
+		c.log.Info("fleet: the problems of NATS are over")
 	default:
-		c.log.Warn("fleet: NATS is not as the fleet needs it", "problems", now)
+		c.log.Warn("fleet: NATS has problems", "problems", now)
 	}
 	return now
 }
@@ -109,8 +110,8 @@ func (c *Conn) lost(stream string) string {
 	return "nothing: the processes write it again"
 }
 
-// look looks at everything once.
-func (c *Conn) look(ctx context.Context) (found Look) {
+// check looks at everything once.
+func (c *Conn) check(ctx context.Context) (found Health) {
 	add := func(p Problem) { found.Problems = append(found.Problems, p) }
 	err := c.Trouble()
 	if err == nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
-// tended is what the leader has found about NATS.
-type tended struct {
-	found   atomic.Pointer[fleet.Look]
+// streamHealth is what the leader has found about NATS.
+type streamHealth struct {
+	found   atomic.Pointer[fleet.Health]
 	trouble atomic.Pointer[trouble] // nil: the frames of the state file are published
 }
 
@@ -26,21 +26,21 @@ type trouble struct {
 }
 
 // failing keeps the reason why the frames of the state file are not published; nil: they are.
-func (t *tended) failing(err error) {
+func (h *streamHealth) failing(err error) {
 	if err == nil {
-		t.trouble.Store(nil)
+		h.trouble.Store(nil)
 		return
 	}
 	now := &trouble{err.Error(), time.Now()}
-	if before := t.trouble.Load(); before != nil {
+	if before := h.trouble.Load(); before != nil {
 		now.since = before.since
 	}
-	t.trouble.Store(now)
+	h.trouble.Store(now)
 }
 
 // why returns the reason of failing, with brackets for a sentence; empty: there is none.
-func (t *tended) why() string {
-	if now := t.trouble.Load(); now != nil {
+func (h *streamHealth) why() string {
+	if now := h.trouble.Load(); now != nil {
 		return " (" + now.text + ")"
 	}
 	return ""
@@ -51,8 +51,8 @@ func (t *tended) why() string {
 const refusedAfter = 5 * time.Second
 
 // refused returns the reason of failing if it lasts; empty: there is none.
-func (t *tended) refused() string {
-	if now := t.trouble.Load(); now != nil && time.Since(now.since) >= refusedAfter {
+func (h *streamHealth) refused() string {
+	if now := h.trouble.Load(); now != nil && time.Since(now.since) >= refusedAfter {
 		return now.text
 	}
 	return ""
@@ -63,8 +63,8 @@ func (t *term) tend(ctx context.Context, m *metrics.Metrics) {
 	conn := t.member.conn
 	defer m.Fleet.Problems.Reset()
 	defer m.Fleet.Stranded.Reset()
-	conn.Tend(ctx, t.tended.refused, func(found fleet.Look) {
-		t.tended.found.Store(&found)
+	conn.Monitor(ctx, t.health.refused, func(found fleet.Health) {
+		t.health.found.Store(&found)
 		m.Fleet.Problems.WithLabelValues().Set(float64(len(found.Problems)))
 		t.outbox.Refuse(found.Unusable(conn.Names.Work()))
 		if len(found.Problems) > 0 {
@@ -97,13 +97,13 @@ func (t *term) checks() []api.Check {
 	if lag := t.shipper.Lag(); lag.Time > lateLag {
 		c.OK = false
 		c.Message = fmt.Sprintf("leader; NATS lacks the checkpoints of the last %s%s, so a takeover now would repeat their deliveries",
-			printable.Duration(lag.Time), t.tended.why())
+			printable.Duration(lag.Time), t.health.why())
 	}
 	checks := []api.Check{c}
 	servers := api.Check{Name: "fleet/nats", OK: true}
 	if err := t.member.conn.Trouble(); err != nil {
 		servers.OK, servers.Message = false, err.Error()
-	} else if found := t.tended.found.Load(); found != nil && len(found.Problems) > 0 {
+	} else if found := t.health.found.Load(); found != nil && len(found.Problems) > 0 {
 		servers.OK, servers.Message = false, strings.Join(found.Texts(), "; ")
 	}
 	checks = append(append(checks, servers), refusedCheck(t.member.conn)...)
