@@ -19,9 +19,12 @@ type Loader struct {
 
 	mu sync.Mutex // taken before the State's lock
 	// claimed has the keys that the watch has used, and whose objects Run must not restore any
-	// more; nil once all objects are restored.
+	// more; nil once Run has passed all objects.
 	claimed map[event.Key]bool
 	then    []func() // called when all objects are restored
+	ended   bool     // they are, and then is empty
+	// the calls of Fetch that have claimed an object and not restored it yet
+	fetching sync.WaitGroup
 }
 
 func newLoader(s *State, from Saved) *Loader {
@@ -55,11 +58,16 @@ func (l *Loader) restore(o *event.Object) {
 	}
 }
 
-// finish releases the claims and the Loader: later deltas find their objects in the store.
+// finish releases the claims and the Loader: later deltas find their objects in the store. Run has
+// skipped the objects that were claimed, so finish waits for those that are not in the store yet.
 func (l *Loader) finish() {
 	l.mu.Lock()
+	l.claimed = nil // there are no further claims
+	l.mu.Unlock()
+	l.fetching.Wait()
+	l.mu.Lock()
 	then := l.then
-	l.claimed, l.then = nil, nil
+	l.then, l.ended = nil, true
 	l.mu.Unlock()
 	l.state.loader.Store(nil)
 	close(l.done)
@@ -74,6 +82,7 @@ func (l *Loader) Fetch(key event.Key) {
 	if l == nil || !l.claim(key) {
 		return
 	}
+	defer l.fetching.Done()
 	o, err := l.from.Object(key)
 	switch {
 	case err != nil:
@@ -83,7 +92,8 @@ func (l *Loader) Fetch(key event.Key) {
 	}
 }
 
-// claim reports whether the object of a key is not restored yet; the caller then restores it.
+// claim reports whether the object of a key is not restored yet; the caller then restores it, and
+// calls fetching.Done.
 func (l *Loader) claim(key event.Key) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,14 +101,18 @@ func (l *Loader) claim(key event.Key) bool {
 		return false
 	}
 	l.claimed[key] = true
-	return l.state.Get(key) == nil
+	if l.state.Get(key) != nil {
+		return false
+	}
+	l.fetching.Add(1)
+	return true
 }
 
 // WhenDone calls f once all objects are restored, at once if they are.
 func (l *Loader) WhenDone(f func()) {
 	if l != nil {
 		l.mu.Lock()
-		pending := l.claimed != nil
+		pending := !l.ended
 		if pending {
 			l.then = append(l.then, f)
 		}

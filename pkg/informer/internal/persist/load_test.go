@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -74,6 +75,56 @@ func TestLoadedLetsGo(t *testing.T) {
 	if from.asked != 1 {
 		t.Error("a saved object is looked for once more")
 	}
+}
+
+// slowly delays the answer to Object.
+type slowly struct {
+	*saved
+
+	asked, answer chan struct{}
+}
+
+func (s *slowly) Object(key event.Key) (*event.Object, error) {
+	close(s.asked)
+	<-s.answer
+	return s.saved.Object(key)
+}
+
+// TestLoadedWhileFetching is about an object that a delta fetches while Run passes all objects:
+// they count as loaded only when the store has this one, too. Otherwise a resync would miss it, and
+// a condition that holds for it would end.
+func TestLoadedWhileFetching(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := &saved{objects: []*event.Object{pod(t, "a"), pod(t, "b")}}
+		from := &slowly{all, make(chan struct{}), make(chan struct{})}
+		objects := store{}
+		s := New(Config{Store: objects, Learn: func(*event.Object) {}})
+		s.Restore(&Restored{Applied: "1", Later: from})
+		l, told, loaded := s.Loader(), 0, 0
+		then := func() { told++; loaded = len(objects) }
+		l.WhenDone(then)
+		go l.Fetch(all.objects[1].Key())
+		<-from.asked
+		go l.Run(t.Context())
+		synctest.Wait()
+		l.WhenDone(then)
+		if len(objects) != 1 || told != 0 || s.Loader() == nil {
+			t.Errorf("%d objects, told %d times, loader %v", len(objects), told, s.Loader())
+		}
+		select {
+		case <-l.done:
+			t.Error("all objects count as loaded")
+		default:
+		}
+		close(from.answer)
+		if !l.Wait(t.Context()) {
+			t.Error("the wait ends without the objects")
+		}
+		synctest.Wait()
+		if told != 2 || loaded != 2 {
+			t.Errorf("told %d times, with %d objects", told, loaded)
+		}
+	})
 }
 
 // TestLossy is about a state whose last cuts may be missing: until the watch has caught up with the
