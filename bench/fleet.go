@@ -134,7 +134,7 @@ func (r *replication) close() (err error) {
 
 // cut writes a cut of n pods.
 func (r *replication) cut(n int) error {
-	cut := checkpoint.WatchCut{ID: "pods", Fed: "1"}
+	cut := checkpoint.WatchCut{ID: "pods", Applied: "1"}
 	for range n {
 		r.version++
 		o, err := event.ParseObject(r.about, string(r.pods.fill(r.version*7919%fleetPods, r.version)))

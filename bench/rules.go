@@ -13,6 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
@@ -122,13 +123,13 @@ func routeCost(kind, condition string) (time.Duration, error) {
 		return 0, err
 	}
 	filter := filters.NewCEL(filters.CELConfig{Program: program, Absent: func(uint64) {}})
-	route := pipeline.Route{Name: kind, Sources: []string{"pods"}, Sinks: []pipeline.NamedSink{{Name: "none", Sink: plugins.Sink(nowhere{})}}}
+	route := spec.Settings{Name: kind, Sources: []string{"pods"}, Sinks: []spec.NamedSink{{Name: "none", Sink: plugins.Sink(nowhere{})}}}
 	if kind == "when" {
-		route.Ops, route.When = []event.Op{event.Entered, event.Left}, pipeline.When{Filter: filter, Version: "1"}
+		route.Ops, route.When = []event.Op{event.Entered, event.Left}, spec.When{Filter: filter, Version: "1"}
 	} else {
 		route.Ops, route.Filter = []event.Op{event.Added, event.Updated, event.Deleted}, filter
 	}
-	p, err := pipeline.New(pipeline.Config{Routes: []pipeline.Route{route}})
+	p, err := pipeline.New(pipeline.Config{Routes: []spec.Settings{route}})
 	if err != nil {
 		return 0, err
 	}

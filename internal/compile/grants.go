@@ -81,7 +81,7 @@ func SourcesOf(grants []plugins.LookupGrant) []string {
 // Only the identity of a Secret may reach the disk. Results of expressions and handlers could
 // contain more: a key of a limit, a stored value, the reason in a dead letter. So routes that see
 // Secrets (Route.SecretSources) have hashed keys, handlers whose values stay in memory, and dead
-// letters without a reason, see pipeline.Route.
+// letters without a reason, see spec.Settings.
 
 // SeeSecrets returns the instances of handlers of the routes that see Secrets.
 func (p *Plan) SeeSecrets() (handlers []string) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -13,8 +13,8 @@ import (
 )
 
 // when assembles the run-time parts of a rule about time.
-func (s *Set) when(p *compile.Route) pipeline.When {
-	return pipeline.When{
+func (s *Set) when(p *compile.Route) spec.When {
+	return spec.When{
 		For: p.For, Every: p.Every,
 		CaughtUp: s.caughtUp(p), Resource: s.Resource,
 		Object: func(source string, key event.Key) *event.Object {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/statecmd"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -44,24 +45,24 @@ type formatRun struct {
 }
 
 // formatRoutes are the routes of the state folders: one for each kind of state that a route has.
-func formatRoutes(out plugins.Sink) []pipeline.Route {
+func formatRoutes(out plugins.Sink) []spec.Settings {
 	edges := []event.Op{event.Entered, event.Left}
 	bad := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) {
 		return strings.HasPrefix(d.Key().Name, "bad"), nil
 	})
 	all := func(context.Context, *event.Delta) (string, error) { return "all", nil }
 	resource := func(string) *event.Resource { return nil }
-	route := func(r pipeline.Route) pipeline.Route {
-		r.ID, r.Sources, r.Sinks = r.Name, []string{"things"}, []pipeline.NamedSink{{Name: "out", Sink: out}}
+	route := func(r spec.Settings) spec.Settings {
+		r.ID, r.Sources, r.Sinks = r.Name, []string{"things"}, []spec.NamedSink{{Name: "out", Sink: out}}
 		r.When.Resource = resource
 		return r
 	}
-	return []pipeline.Route{
-		route(pipeline.Route{Name: "plain", Ops: event.Ops()}),
-		route(pipeline.Route{Name: "limited", Ops: event.Ops(), Limit: pipeline.Limit{Key: all, Every: time.Hour}}),
-		route(pipeline.Route{Name: "entered", Ops: edges, When: pipeline.When{Filter: bad, Version: "1", Every: time.Hour, Resource: resource}}),
-		route(pipeline.Route{Name: "waiting", Ops: edges, When: pipeline.When{Filter: bad, Version: "1", For: time.Hour, Resource: resource}}),
-		route(pipeline.Route{Name: "held", Ops: []event.Op{event.Deleted}, Hold: time.Hour}),
+	return []spec.Settings{
+		route(spec.Settings{Name: "plain", Ops: event.Ops()}),
+		route(spec.Settings{Name: "limited", Ops: event.Ops(), Limit: spec.Limit{Key: all, Every: time.Hour}}),
+		route(spec.Settings{Name: "entered", Ops: edges, When: spec.When{Filter: bad, Version: "1", Every: time.Hour, Resource: resource}}),
+		route(spec.Settings{Name: "waiting", Ops: edges, When: spec.When{Filter: bad, Version: "1", For: time.Hour, Resource: resource}}),
+		route(spec.Settings{Name: "held", Ops: []event.Op{event.Deleted}, Hold: time.Hour}),
 	}
 }
 

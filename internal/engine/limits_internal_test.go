@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -49,9 +50,9 @@ func TestLimitOfACut(t *testing.T) {
 		s.memories = NewMemories(nil, timer.NewFake(time.Now()))
 		s.Resolve(func(string) *event.Resource { return nil })
 		all := func(context.Context, *event.Delta) (string, error) { return "all", nil }
-		s.pipeline, err = pipeline.New(pipeline.Config{Store: s, Clock: clock, Routes: []pipeline.Route{{
-			Name: route.Name, ID: route.ID, Sources: []string{"s"}, Ops: event.Ops(), Limit: pipeline.Limit{Key: all, Every: time.Hour},
-			Sinks: []pipeline.NamedSink{{Name: "out", Sink: out}},
+		s.pipeline, err = pipeline.New(pipeline.Config{Store: s, Clock: clock, Routes: []spec.Settings{{
+			Name: route.Name, ID: route.ID, Sources: []string{"s"}, Ops: event.Ops(), Limit: spec.Limit{Key: all, Every: time.Hour},
+			Sinks: []spec.NamedSink{{Name: "out", Sink: out}},
 		}}})
 		if err == nil {
 			err = s.restoreRoute(route)

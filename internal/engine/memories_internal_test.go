@@ -16,6 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/kv"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -75,10 +76,10 @@ func TestMemoriesOfACut(t *testing.T) {
 	s.memories = m
 	m.stores["h"] = kv.New(timer.NewFake(time.Now()), true)
 	var err error
-	s.pipeline, err = pipeline.New(pipeline.Config{Store: s, Routes: []pipeline.Route{{
+	s.pipeline, err = pipeline.New(pipeline.Config{Store: s, Routes: []spec.Settings{{
 		Name: "r", Sources: []string{"s"}, Ops: event.Ops(), HandlerName: "h", Handler: noter{m.stores["h"]}, Concurrency: 2,
-		Overflow: pipeline.Block, Capacity: 1000,
-		Sinks: []pipeline.NamedSink{{Name: "out", Sink: &subjects{}}},
+		Overflow: spec.Block, Capacity: 1000,
+		Sinks: []spec.NamedSink{{Name: "out", Sink: &subjects{}}},
 	}}})
 	must.Succeed(t, err)
 	s.pipeline.Start(t.Context())

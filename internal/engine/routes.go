@@ -6,7 +6,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/allowance"
 	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
@@ -17,8 +17,8 @@ import (
 const emitHandler = "emit"
 
 // Routes assembles the run-time parts of the configured routes.
-func (s *Set) Routes() []pipeline.Route {
-	routes := make([]pipeline.Route, len(s.Plan.Routes))
+func (s *Set) Routes() []spec.Settings {
+	routes := make([]spec.Settings, len(s.Plan.Routes))
 	for i := range s.Plan.Routes {
 		routes[i] = s.route(&s.Plan.Routes[i])
 	}
@@ -27,18 +27,18 @@ func (s *Set) Routes() []pipeline.Route {
 }
 
 // route assembles the run-time parts of one configured route.
-func (s *Set) route(p *compile.Route) pipeline.Route {
+func (s *Set) route(p *compile.Route) spec.Settings {
 	cache := s.cache(p.Scope(), p.Lookups())
-	route := pipeline.Route{
+	route := spec.Settings{
 		Name: p.Name, Version: s.routeVersion(p), ID: p.ID, Scope: p.Scope(), Sources: p.From, Downstream: len(p.Upstream) > 0, Ready: s.ready(p.Name, p.Lookups()),
 		HandlerName: p.Instance, Secret: p.Secret,
 		Existing: p.Existing == config.ExistingDeliver, Known: s.Known[p.ID],
 		Deliver: deliver(p.Deliver), Overflow: overflow(p.Route), OnFailure: onFailure(p.OnFailure),
-		Batch:   pipeline.Batch{Size: p.Batch.Size, Wait: p.Batch.Wait},
+		Batch:   spec.Batch{Size: p.Batch.Size, Wait: p.Batch.Wait},
 		Grouped: p.Batch.By != nil, Joint: p.Batch.By != nil && p.EmitProgram != nil,
-		Debounce: pipeline.Debounce(p.Debounce), MaxAge: p.MaxAge,
+		Debounce: spec.Debounce(p.Debounce), MaxAge: p.MaxAge,
 		Concurrency: p.Concurrency, Capacity: p.Queue.Memory, Bytes: int64(p.Queue.Bytes), Disk: int64(p.Queue.Disk),
-		Retry: pipeline.Retry{Attempts: p.Retry.Attempts, Backoff: p.Retry.Backoff, Max: p.Retry.Max, MaxAge: p.Retry.MaxAge},
+		Retry: spec.Retry{Attempts: p.Retry.Attempts, Backoff: p.Retry.Backoff, Max: p.Retry.Max, MaxAge: p.Retry.MaxAge},
 	}
 	for _, name := range p.Ops {
 		if op, ok := event.ParseOp(name); ok {
@@ -50,7 +50,7 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 	}
 	for i := range p.To {
 		target := &p.To[i]
-		named := pipeline.NamedSink{Name: target.Name(), Route: target.Route}
+		named := spec.NamedSink{Name: target.Name(), Route: target.Route}
 		if sink := s.sinks[target.Sink]; sink != nil {
 			_, named.InOrder = compile.KindOf(s.env.Components.Sinks, s.Plan.Config.Sinks[target.Sink].Kind).(plugins.Ordered)
 			named.Version, named.Sink = sink.version, sink.value
@@ -60,7 +60,7 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 	if p.EmitProgram != nil {
 		route.HandlerName, route.Handler = emitHandler, s.env.Components.Emit(p.EmitProgram, cache, route.Joint)
 	}
-	route.With, route.Cached = withOf(p, cache), pipeline.Cached{Object: s.currentOf(p), Whole: s.ready(p.Name, secrets(s, p))}
+	route.With, route.Cached = withOf(p, cache), spec.Cached{Object: s.currentOf(p), Whole: s.ready(p.Name, secrets(s, p))}
 	s.Remote.replace(&route)
 	if scope := p.Scope(); scope != nil {
 		route.Allowance = s.env.Allowances.Of(scope.Prefix)
@@ -77,7 +77,7 @@ func (s *Set) route(p *compile.Route) pipeline.Route {
 	}
 	route.Key = keyOf(p.KeyProgram, cache, route.Allowance)
 	if p.Limit != nil {
-		route.Limit = pipeline.Limit{Key: keyOf(p.LimitProgram, cache, route.Allowance), Every: p.Limit.Every, Burst: p.Limit.Burst}
+		route.Limit = spec.Limit{Key: keyOf(p.LimitProgram, cache, route.Allowance), Every: p.Limit.Every, Burst: p.Limit.Burst}
 	}
 	if len(p.SecretSources) > 0 && s.env.State != nil {
 		route.Key, route.Limit.Key = s.env.State.Hashed(route.Key), s.env.State.Hashed(route.Limit.Key)
@@ -128,33 +128,33 @@ func keyOf(p *cel.Program, cache cel.Cache, owner *allowance.Owner) func(context
 	}
 }
 
-func deliver(s string) pipeline.Deliver {
+func deliver(s string) spec.Deliver {
 	if s == config.DeliverLatest {
-		return pipeline.Latest
+		return spec.Latest
 	}
-	return pipeline.Every
+	return spec.Every
 }
 
 // overflow returns the behaviour of a full queue. Events of an upstream route are never coalesced:
 // by default that route waits.
-func overflow(r *config.Route) pipeline.Overflow {
+func overflow(r *config.Route) spec.Overflow {
 	switch {
 	case r.Overflow == config.OverflowDropOldest:
-		return pipeline.DropOldest
+		return spec.DropOldest
 	case r.Overflow == config.OverflowBlock, len(r.Upstream) > 0:
-		return pipeline.Block
+		return spec.Block
 	}
-	return pipeline.Coalesce
+	return spec.Coalesce
 }
 
-func onFailure(s string) pipeline.OnFailure {
+func onFailure(s string) spec.OnFailure {
 	switch s {
 	case config.OnFailureDrop:
-		return pipeline.Drop
+		return spec.Drop
 	case config.OnFailurePause:
-		return pipeline.Pause
+		return spec.Pause
 	}
-	return pipeline.DeadLetter
+	return spec.DeadLetter
 }
 
 // watchesOf makes the watches of the plan's routes. Their caches are filled by FillCaches.

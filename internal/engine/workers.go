@@ -11,7 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/fleet/fence"
 	"github.com/deltarouter/deltarouter/internal/fleet/work"
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -77,17 +77,17 @@ func (r *remote) only(sink string) (only bool) {
 
 // replace replaces the handler and the targets of a route by its work sink. Batches for the handler
 // are made by the workers.
-func (r *remote) replace(route *pipeline.Route) {
+func (r *remote) replace(route *spec.Settings) {
 	sink := r.sinks[route.ID]
 	if sink == nil {
 		return
 	}
-	to := pipeline.NamedSink{Name: work.SinkName, Version: sink.Version(), Sink: sink, Of: route.Name, InOrder: true}
+	to := spec.NamedSink{Name: work.SinkName, Version: sink.Version(), Sink: sink, Of: route.Name, InOrder: true}
 	for _, target := range route.Sinks {
 		to.Behind = append(to.Behind, target.Name)
 	}
-	route.Sinks = []pipeline.NamedSink{to}
-	route.Batch = pipeline.Batch{Size: fence.MaxMessages}
+	route.Sinks = []spec.NamedSink{to}
+	route.Batch = spec.Batch{Size: fence.MaxMessages}
 	route.Concurrency = max(route.Concurrency, workConcurrency)
 	route.Retry.MaxAge = workMaxAge // retry.maxAge is about the sinks, which the workers have
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
@@ -65,8 +66,8 @@ func newDesk(t *testing.T, synced bool, cached ...*event.Object) (*DeadLetters, 
 	objects := &Current{}
 	objects.Store(&Inventory{config: &config.Config{Routes: []*config.Route{{Name: "web", ID: "r"}}}, catalog: catalog})
 	sink := &taker{}
-	p, err := pipeline.New(pipeline.Config{DeadLetters: letters, Routes: []pipeline.Route{
-		{Name: "web", ID: "r", Sources: []string{"s"}, Ops: event.Ops(), Sinks: []pipeline.NamedSink{{Name: "out", Sink: sink}}},
+	p, err := pipeline.New(pipeline.Config{DeadLetters: letters, Routes: []spec.Settings{
+		{Name: "web", ID: "r", Sources: []string{"s"}, Ops: event.Ops(), Sinks: []spec.NamedSink{{Name: "out", Sink: sink}}},
 	}})
 	must.Succeed(t, err)
 	p.Start(t.Context())

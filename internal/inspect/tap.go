@@ -16,6 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/explain"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/pipeline/chain"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -170,7 +171,7 @@ func (t *tap) became(route string, d *event.Delta, tapped *api.Tapped) (known bo
 }
 
 // Passed offers the events that an upstream route passed to a downstream route.
-func (t *Taps) Passed(_ string, sink pipeline.NamedSink, events []event.Event) {
+func (t *Taps) Passed(_ string, sink spec.NamedSink, events []event.Event) {
 	if t.active.Load() == nil {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/index"
@@ -107,7 +107,7 @@ func TestTap(t *testing.T) {
 					of.Event = nil
 					made := *d.Event
 					made.Of = &of
-					r.Passed("all", pipeline.NamedSink{Name: "route:fed", Route: "fed"}, []event.Event{made})
+					r.Passed("all", spec.NamedSink{Name: "route:fed", Route: "fed"}, []event.Event{made})
 				}
 				if c.delta.Event != nil {
 					give(c.delta)

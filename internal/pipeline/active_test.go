@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -19,10 +20,10 @@ import (
 // order, with the next report.
 func TestActive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := openAs(t, pipeline.Config{}, pipeline.Route{
+		b := openAs(t, pipeline.Config{}, spec.Settings{
 			Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(&recordingSink{}), Existing: true,
-			When: pipeline.When{Filter: whenOn, Version: "1", For: time.Minute, Every: time.Hour},
-		}, pipeline.Route{Name: "plain", Handler: describingHandler, Sinks: to(&recordingSink{})})
+			When: spec.When{Filter: whenOn, Version: "1", For: time.Minute, Every: time.Hour},
+		}, spec.Settings{Name: "plain", Handler: describingHandler, Sinks: to(&recordingSink{})})
 		b.Start(t.Context())
 		var want []string
 		began := time.Now()
@@ -76,7 +77,7 @@ func TestActiveGone(t *testing.T) {
 	// Guarantee: delete-holds
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{Name: "r", Ops: []event.Op{event.Deleted}, Handler: describingHandler, Sinks: to(s), Hold: time.Hour})
+		b := start(t, spec.Settings{Name: "r", Ops: []event.Op{event.Deleted}, Handler: describingHandler, Sinks: to(s), Hold: time.Hour})
 		began := time.Now()
 		for i, name := range []string{"b", "c", "a"} {
 			b.admit(conditionDelta(t, event.Deleted, name, i+1, true))
@@ -109,12 +110,12 @@ func TestActiveGone(t *testing.T) {
 // series for a rule that was removed.
 func TestGauges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		level := pipeline.Route{
+		level := spec.Settings{
 			Name: "level", Version: "1", Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(&recordingSink{}), Existing: true,
-			When: pipeline.When{Filter: whenOn, Version: "1", For: time.Minute},
+			When: spec.When{Filter: whenOn, Version: "1", For: time.Minute},
 		}
-		gone := pipeline.Route{Name: "gone", Version: "1", Sources: []string{"pods"}, Ops: []event.Op{event.Deleted}, Handler: describingHandler, Sinks: to(&recordingSink{}), Hold: time.Minute}
-		limited := pipeline.Route{Name: "limited", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(&recordingSink{}), Limit: pipeline.Limit{Every: time.Hour}}
+		gone := spec.Settings{Name: "gone", Version: "1", Sources: []string{"pods"}, Ops: []event.Op{event.Deleted}, Handler: describingHandler, Sinks: to(&recordingSink{}), Hold: time.Minute}
+		limited := spec.Settings{Name: "limited", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(&recordingSink{}), Limit: spec.Limit{Every: time.Hour}}
 		b := start(t, level, gone, limited)
 		expect := func(when string, want map[string]float64) {
 			t.Helper()
@@ -137,7 +138,7 @@ func TestGauges(t *testing.T) {
 		}
 		exchange := func() {
 			t.Helper()
-			change, err := b.Prepare([]pipeline.Route{level, gone, limited})
+			change, err := b.Prepare([]spec.Settings{level, gone, limited})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -149,11 +150,11 @@ func TestGauges(t *testing.T) {
 		pass(time.Minute)
 		b.admit(conditionDelta(t, event.Deleted, "b", 4, true))
 		expect("after a minute", map[string]float64{"level pending": 0, "level active": 1, "gone pending": 1, "limited limit_keys": 3})
-		level.When, level.Ops, level.Version = pipeline.When{}, event.Ops(), "2"
+		level.When, level.Ops, level.Version = spec.When{}, event.Ops(), "2"
 		gone.Hold, gone.Version = 0, "2"
 		exchange()
 		expect("without these rules", map[string]float64{"limited limit_keys": 3})
-		limited.Limit, limited.Version = pipeline.Limit{}, "2"
+		limited.Limit, limited.Version = spec.Limit{}, "2"
 		exchange()
 		expect("without a rule", map[string]float64{})
 	})

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -16,7 +16,7 @@ func TestTooOldDropped(t *testing.T) {
 	// Guarantee: max-age, too-old
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{Sinks: to(s), MaxAge: 10 * time.Minute, OnFailure: pipeline.Drop})
+		b := start(t, spec.Settings{Sinks: to(s), MaxAge: 10 * time.Minute, OnFailure: spec.Drop})
 		old := delta(t, event.Added, "old", 0, 1)
 		old.Seen = old.Seen.Add(-time.Hour)
 		b.admit(old, delta(t, event.Added, "a", 0, 2))

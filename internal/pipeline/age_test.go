@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -15,7 +15,7 @@ import (
 // route that pauses on failures does not pause for it. A redelivery starts the age again.
 func TestTooOld(t *testing.T) {
 	// Guarantee: max-age, too-old
-	for _, onFailure := range []pipeline.OnFailure{pipeline.DeadLetter, pipeline.Pause} {
+	for _, onFailure := range []spec.OnFailure{spec.DeadLetter, spec.Pause} {
 		synctest.Test(t, func(t *testing.T) {
 			s, ok := &recordingSink{}, &recordingSink{}
 			var down atomic.Bool
@@ -26,8 +26,8 @@ func TestTooOld(t *testing.T) {
 				}
 				return nil
 			}
-			b := start(t, pipeline.Route{
-				Sinks: to(s, ok), MaxAge: 10 * time.Minute, OnFailure: onFailure, Retry: pipeline.Retry{Max: time.Minute},
+			b := start(t, spec.Settings{
+				Sinks: to(s, ok), MaxAge: 10 * time.Minute, OnFailure: onFailure, Retry: spec.Retry{Max: time.Minute},
 			})
 			yesterday := delta(t, event.Added, "old", 0, 1)
 			yesterday.Seen = yesterday.Seen.Add(-time.Hour)

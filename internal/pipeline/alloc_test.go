@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -19,8 +19,8 @@ func TestDeliveryAllocations(t *testing.T) {
 	for i := range deltas {
 		deltas[i] = delta(t, event.Updated, fmt.Sprint("pod-", i), 1, 2)
 	}
-	sinks := []pipeline.NamedSink{{Name: "discard", Sink: discardingSink{}}}
-	p := start(t, pipeline.Route{Sinks: sinks, Batch: pipeline.Batch{Size: 1}, Concurrency: 1, Capacity: n + 1})
+	sinks := []spec.NamedSink{{Name: "discard", Sink: discardingSink{}}}
+	p := start(t, spec.Settings{Sinks: sinks, Batch: spec.Batch{Size: 1}, Concurrency: 1, Capacity: n + 1})
 	each := testing.AllocsPerRun(20, func() {
 		for _, d := range deltas {
 			p.admit(d)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/fingerprint"
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -67,9 +67,9 @@ func restoredSecrets(t *testing.T, handler bool) {
 		seen = append(seen, text+"->"+data(d.New))
 	}
 	s, whole := &recordingSink{}, make(chan struct{})
-	r := pipeline.Route{
-		Sinks: to(s), Overflow: pipeline.Block, Capacity: 1,
-		Cached: pipeline.Cached{Object: func(d *event.Delta) *event.Object { return cached[d.Key().Name] }, Whole: whole},
+	r := spec.Settings{
+		Sinks: to(s), Overflow: spec.Block, Capacity: 1,
+		Cached: spec.Cached{Object: func(d *event.Delta) *event.Object { return cached[d.Key().Name] }, Whole: whole},
 		Key:    func(_ context.Context, d *event.Delta) (string, error) { note("key", d); return data(d.New), nil },
 		Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) {
 			note("filter", d)

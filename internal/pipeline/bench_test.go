@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -32,10 +33,10 @@ func benchDeltas(b *testing.B) []*event.Delta {
 	return deltas
 }
 
-func benchRoute(batch int) pipeline.Route {
-	return pipeline.Route{
-		Sinks: []pipeline.NamedSink{{Name: "discard", Sink: discardingSink{}}}, Overflow: pipeline.Block,
-		Batch: pipeline.Batch{Size: batch, Wait: time.Millisecond}, Concurrency: 4,
+func benchRoute(batch int) spec.Settings {
+	return spec.Settings{
+		Sinks: []spec.NamedSink{{Name: "discard", Sink: discardingSink{}}}, Overflow: spec.Block,
+		Batch: spec.Batch{Size: batch, Wait: time.Millisecond}, Concurrency: 4,
 	}
 }
 
@@ -115,13 +116,13 @@ func BenchmarkDurable(b *testing.B) {
 // route passes its events on.
 func BenchmarkChain(b *testing.B) {
 	deltas := benchDeltas(b)
-	to := func(name string) pipeline.NamedSink { return pipeline.NamedSink{Name: name, Sink: discardingSink{}} }
+	to := func(name string) spec.NamedSink { return spec.NamedSink{Name: name, Sink: discardingSink{}} }
 	first, second := benchRoute(64), benchRoute(64)
 	first.Name, second.Name = "first", "second"
-	first.Sinks, second.Sinks = []pipeline.NamedSink{to("one")}, []pipeline.NamedSink{to("two")}
+	first.Sinks, second.Sinks = []spec.NamedSink{to("one")}, []spec.NamedSink{to("two")}
 	chained, last := first, second
 	chained.Sinks, last.Downstream = append(downstream("second"), to("one")), true
-	for name, routes := range map[string][]pipeline.Route{"chain": {chained, last}, "two-sources": {first, second}} {
+	for name, routes := range map[string][]spec.Settings{"chain": {chained, last}, "two-sources": {first, second}} {
 		b.Run(name, func(b *testing.B) {
 			p := start(b, routes...)
 			b.ReportAllocs()

@@ -15,6 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/complaints"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -29,7 +30,7 @@ func TestRetryAfter(t *testing.T) {
 			}
 			return nil
 		}}
-		b := start(t, pipeline.Route{Sinks: to(s)})
+		b := start(t, spec.Settings{Sinks: to(s)})
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		pass(time.Hour)
 		if len(at) != 2 || at[1].Sub(at[0]) < 10*time.Minute || at[1].Sub(at[0]) > 11*time.Minute {
@@ -52,11 +53,11 @@ func TestBreaker(t *testing.T) {
 			}
 			return nil
 		}}
-		retry := pipeline.Retry{Backoff: 200 * time.Millisecond, Max: 30 * time.Second}
+		retry := spec.Retry{Backoff: 200 * time.Millisecond, Max: 30 * time.Second}
 		b := start(t,
-			pipeline.Route{Sinks: to(s), Retry: retry, Deliver: pipeline.Latest, Concurrency: 4},
-			pipeline.Route{Sinks: to(s), Retry: retry, Concurrency: 4},
-			pipeline.Route{Sinks: to(nil, other)[1:]},
+			spec.Settings{Sinks: to(s), Retry: retry, Deliver: spec.Latest, Concurrency: 4},
+			spec.Settings{Sinks: to(s), Retry: retry, Concurrency: 4},
+			spec.Settings{Sinks: to(nil, other)[1:]},
 		)
 		version := 1
 		for range 600 { // an hour
@@ -101,12 +102,12 @@ func TestBreakersOfOneConnection(t *testing.T) {
 		complain := complaints.New(slog.New(slog.NewTextHandler(&log, nil)))
 		var all []*harness
 		for range 2 {
-			var routes []pipeline.Route
+			var routes []spec.Settings
 			for i := range 8 {
 				sinks := to(&recordingSink{refuse: func(event.Event) error { return errDown }})
 				sinks[0].Name, sinks[0].Of = "fleet/workers", fmt.Sprint("route", i)
 				sinks[0].Version = sinks[0].Of
-				routes = append(routes, pipeline.Route{Sinks: sinks})
+				routes = append(routes, spec.Settings{Sinks: sinks})
 			}
 			all = append(all, openAs(t, pipeline.Config{Complaints: complain}, routes...))
 		}
@@ -129,7 +130,7 @@ func TestSinkBreaksItsContract(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, calls := &malformedSink{}, &brokenCalls{}
 		s.calls = calls
-		b := start(t, pipeline.Route{Sinks: to(s)})
+		b := start(t, spec.Settings{Sinks: to(s)})
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
 		b.drain()
 		if n := b.value("route_events_total", "route0", "delivered"); n != 2 || calls.n < 3 {
@@ -183,7 +184,7 @@ func TestBreakerKeepsWhatWaits(t *testing.T) {
 			mu.Unlock()
 			return ok(d)
 		})
-		route := pipeline.Route{Sinks: to(s), Handler: h, Concurrency: 4}
+		route := spec.Settings{Sinks: to(s), Handler: h, Concurrency: 4}
 		b := start(t, route, route)
 		for i := range 1000 {
 			b.admit(delta(t, event.Added, fmt.Sprint("x", i), 0, 1))
@@ -210,7 +211,7 @@ func TestUnavailable(t *testing.T) {
 			}
 			return nil
 		}}, &recordingSink{}
-		b := start(t, pipeline.Route{Sinks: to(s0), Retry: pipeline.Retry{Max: time.Minute, Exact: true}}, pipeline.Route{Sinks: to(nil, s1)[1:]})
+		b := start(t, spec.Settings{Sinks: to(s0), Retry: spec.Retry{Max: time.Minute, Exact: true}}, spec.Settings{Sinks: to(nil, s1)[1:]})
 		if down := b.Unavailable(); len(down) != 0 {
 			t.Errorf("before anything is written: %+v", down)
 		}

@@ -8,15 +8,16 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 )
 
 // ofTeam returns four routes of a team and one of the configuration, with their sinks.
-func ofTeam(change func(r *pipeline.Route)) (routes []pipeline.Route, sinks []*recordingSink, open func()) {
+func ofTeam(change func(r *spec.Settings)) (routes []spec.Settings, sinks []*recordingSink, open func()) {
 	var opens []func()
 	for _, id := range []string{"team/a", "team/b", "team/c", "team/d", "own"} {
 		s, open := blockingSink()
 		sinks, opens = append(sinks, s), append(opens, open)
-		r := pipeline.Route{Name: id, ID: id, Sinks: []pipeline.NamedSink{{Name: id, Sink: s}}, Bytes: boundBytes, Batch: pipeline.Batch{Size: 1}}
+		r := spec.Settings{Name: id, ID: id, Sinks: []spec.NamedSink{{Name: id, Sink: s}}, Bytes: boundBytes, Batch: spec.Batch{Size: 1}}
 		change(&r)
 		routes = append(routes, r)
 	}
@@ -42,7 +43,7 @@ func (b *harness) together() (bytes int64, onDisk int) {
 func TestOwnedBytesSpill(t *testing.T) {
 	// Guarantee: backlog-owned
 	synctest.Test(t, func(t *testing.T) {
-		routes, sinks, open := ofTeam(func(r *pipeline.Route) { r.Disk = 1 << 20 })
+		routes, sinks, open := ofTeam(func(r *spec.Settings) { r.Disk = 1 << 20 })
 		b, k := startOn(t, pipeline.Config{OwnedMemory: boundBytes}, routes...)
 		for v := 1; v <= 100; v += 20 {
 			b.admit(updates(t, v, v+19)...)
@@ -66,10 +67,10 @@ func TestOwnedBytesSpill(t *testing.T) {
 // TestOwnedBytesOverflow: without a disk, and with a full share of it, the overflow policy applies
 // to the routes of a team together.
 func TestOwnedBytesOverflow(t *testing.T) {
-	for overflow, result := range map[pipeline.Overflow]string{pipeline.Coalesce: metrics.Coalesced, pipeline.DropOldest: metrics.Dropped} {
+	for overflow, result := range map[spec.Overflow]string{spec.Coalesce: metrics.Coalesced, spec.DropOldest: metrics.Dropped} {
 		t.Run(result, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				routes, _, open := ofTeam(func(r *pipeline.Route) { r.Overflow = overflow })
+				routes, _, open := ofTeam(func(r *spec.Settings) { r.Overflow = overflow })
 				b, _ := startOn(t, pipeline.Config{OwnedMemory: 2 * boundBytes}, routes...)
 				b.admit(updates(t, 1, 100)...)
 				// coalesced, a route has a delta for each of the five objects
@@ -90,7 +91,7 @@ func TestOwnedBytesOverflow(t *testing.T) {
 // TestOwnedDisk: the routes of a team have a bound on disk together, beyond which overflow decides.
 func TestOwnedDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		routes, sinks, open := ofTeam(func(r *pipeline.Route) { r.Disk = 1 << 20 })
+		routes, sinks, open := ofTeam(func(r *spec.Settings) { r.Disk = 1 << 20 })
 		b, k := startOn(t, pipeline.Config{OwnedDisk: 40 * entryBytes}, routes...)
 		for v := 1; v <= 100; v += 20 {
 			b.admit(updates(t, v, v+19)...)
@@ -119,7 +120,7 @@ func TestOwnedDisk(t *testing.T) {
 // may have together.
 func TestOwnedBytesRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		routes, _, stop := ofTeam(func(r *pipeline.Route) { r.Disk = 1 << 20 })
+		routes, _, stop := ofTeam(func(r *spec.Settings) { r.Disk = 1 << 20 })
 		crashed, k := startOn(t, pipeline.Config{}, routes...)
 		crashed.admit(updates(t, 1, 100)...)
 		k.cut(crashed)
@@ -128,7 +129,7 @@ func TestOwnedBytesRestored(t *testing.T) {
 		for id := range k.fakeStore {
 			saved.fakeStore[id] = maps.Clone(k.fakeStore[id])
 		}
-		routes, sinks, open := ofTeam(func(r *pipeline.Route) { r.Disk = 1 << 20 })
+		routes, sinks, open := ofTeam(func(r *spec.Settings) { r.Disk = 1 << 20 })
 		b := openAs(t, pipeline.Config{Store: saved, OwnedMemory: boundBytes}, routes...)
 		for i := range routes {
 			saved.restore(b, routes[i].Name)

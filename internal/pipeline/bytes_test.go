@@ -9,6 +9,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -31,7 +32,7 @@ func TestBytesSpill(t *testing.T) {
 			wait(ctx)
 			most = max(most, b.statusOf("route0").Bytes)
 		}
-		b, k := startOn(t, pipeline.Config{}, pipeline.Route{Sinks: to(s), Bytes: boundBytes, Disk: 1 << 20, Batch: pipeline.Batch{Size: 1}})
+		b, k := startOn(t, pipeline.Config{}, spec.Settings{Sinks: to(s), Bytes: boundBytes, Disk: 1 << 20, Batch: spec.Batch{Size: 1}})
 		for v := 1; v <= 100; v += 20 {
 			b.admit(updates(t, v, v+19)...)
 			k.cut(b)
@@ -54,11 +55,11 @@ func TestBytesSpill(t *testing.T) {
 
 // TestBytesOverflow: without a disk the overflow policy applies to the bytes, too.
 func TestBytesOverflow(t *testing.T) {
-	for overflow, result := range map[pipeline.Overflow]string{pipeline.Coalesce: metrics.Coalesced, pipeline.DropOldest: metrics.Dropped} {
+	for overflow, result := range map[spec.Overflow]string{spec.Coalesce: metrics.Coalesced, spec.DropOldest: metrics.Dropped} {
 		t.Run(result, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, open := blockingSink()
-				b := start(t, pipeline.Route{Sinks: to(s), Bytes: boundBytes, Overflow: overflow, Batch: pipeline.Batch{Size: 1}})
+				b := start(t, spec.Settings{Sinks: to(s), Bytes: boundBytes, Overflow: overflow, Batch: spec.Batch{Size: 1}})
 				b.admit(updates(t, 1, 100)...)
 				if s := b.statusOf("route0"); s.Bytes > mostBytes || s.Pending < 3 {
 					t.Errorf("%+v, want %d bytes in memory", s, boundBytes)
@@ -88,8 +89,8 @@ func TestBytesOfEvents(t *testing.T) {
 		large := handleEach(func(*event.Delta) plugins.Result {
 			return plugins.Result{Events: []plugins.Emit{{Data: make([]byte, 100*entryBytes)}}}
 		})
-		b, k := startOn(t, pipeline.Config{}, pipeline.Route{
-			Sinks: to(s), Handler: large, Bytes: boundBytes, Disk: 1 << 20, Batch: pipeline.Batch{Size: 1}, Retry: pipeline.Retry{Backoff: time.Minute, Max: time.Minute},
+		b, k := startOn(t, pipeline.Config{}, spec.Settings{
+			Sinks: to(s), Handler: large, Bytes: boundBytes, Disk: 1 << 20, Batch: spec.Batch{Size: 1}, Retry: spec.Retry{Backoff: time.Minute, Max: time.Minute},
 		})
 		b.admit(updates(t, 1, 1)...)
 		pass(time.Second)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/callrecord"
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -52,7 +52,7 @@ func TestCallRecords(t *testing.T) {
 	for _, secret := range []bool{false, true} {
 		t.Run(fmt.Sprintf("secret %t", secret), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := open(t, pipeline.Route{Sinks: to(&recordingSink{}), Handler: handlerFunc(recorded), HandlerName: "h", Secret: secret})
+				b := open(t, spec.Settings{Sinks: to(&recordingSink{}), Handler: handlerFunc(recorded), HandlerName: "h", Secret: secret})
 				b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Added, "c", 0, 3))
 				b.Start(t.Context()) // with one batch
 				b.drain()
@@ -87,8 +87,8 @@ func TestPausedCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := &callrecord.Record{Handler: "h", Calls: []callrecord.Call{{Batch: []*event.Delta{delta(t, event.Added, "a", 0, 1)}}}}
 		attached := callrecord.Attach(plugins.Reject(errors.New("oh")), made.For(0))
-		b := start(t, pipeline.Route{
-			Name: "r", Sinks: to(&recordingSink{}), HandlerName: "h", OnFailure: pipeline.Pause,
+		b := start(t, spec.Settings{
+			Name: "r", Sinks: to(&recordingSink{}), HandlerName: "h", OnFailure: spec.Pause,
 			Handler: handlerFunc(func(context.Context, []*event.Delta) ([]plugins.Result, error) {
 				return []plugins.Result{{Verdict: plugins.Fail, Err: attached}}, nil
 			}),

@@ -13,27 +13,28 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // downstream returns targets that are routes.
-func downstream(routes ...string) (named []pipeline.NamedSink) {
+func downstream(routes ...string) (named []spec.NamedSink) {
 	for _, name := range routes {
-		named = append(named, pipeline.NamedSink{Name: "to " + name, Version: "1", Route: name})
+		named = append(named, spec.NamedSink{Name: "to " + name, Version: "1", Route: name})
 	}
 	return named
 }
 
 // downstreamRoute returns a route that other routes deliver to.
-func downstreamRoute(name string, sinks ...pipeline.NamedSink) pipeline.Route {
-	return pipeline.Route{Name: name, Downstream: true, Sinks: sinks}
+func downstreamRoute(name string, sinks ...spec.NamedSink) spec.Settings {
+	return spec.Settings{Name: name, Downstream: true, Sinks: sinks}
 }
 
 // out returns a sink with a name.
-func out(name string, s plugins.Sink) pipeline.NamedSink {
-	return pipeline.NamedSink{Name: name, Version: "1", Sink: s}
+func out(name string, s plugins.Sink) spec.NamedSink {
+	return spec.NamedSink{Name: name, Version: "1", Sink: s}
 }
 
 // emittingHandler returns a handler that makes n events of each delta, with its event as data. The
@@ -68,7 +69,7 @@ func TestChainPassesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, last := &recordingSink{}, &recordingSink{}
 		b := start(t,
-			pipeline.Route{Name: "a", Handler: emittingHandler("a", 1), Sinks: append(downstream("b"), out("first", first))},
+			spec.Settings{Name: "a", Handler: emittingHandler("a", 1), Sinks: append(downstream("b"), out("first", first))},
 			downstreamRoute("b", out("last", last)))
 		d := delta(t, event.Updated, "x", 1, 2)
 		d.Stale = true
@@ -128,16 +129,16 @@ func TestChainShapes(t *testing.T) {
 	// Guarantee: chain-delivery
 	synctest.Test(t, func(t *testing.T) {
 		took := map[string]*recordingSink{}
-		at := func(name string) pipeline.NamedSink {
+		at := func(name string) spec.NamedSink {
 			took[name] = &recordingSink{}
 			return out(name, took[name])
 		}
 		odd := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Event.Type == "a1", nil })
 		b := start(t,
-			pipeline.Route{Name: "a", Handler: emittingHandler("a", 2), Concurrency: 3, Sinks: append(downstream("b", "c"), at("a"))},
-			pipeline.Route{Name: "b", Downstream: true, Handler: emittingHandler("b", 1), Concurrency: 3, Sinks: append(downstream("d"), at("b"))},
-			pipeline.Route{Name: "c", Downstream: true, Handler: emittingHandler("c", 2), Concurrency: 3, Sinks: append(downstream("d"), at("c")), Filter: odd},
-			pipeline.Route{Name: "d", Downstream: true, Concurrency: 3, Sinks: append(downstream("e"), at("d"))},
+			spec.Settings{Name: "a", Handler: emittingHandler("a", 2), Concurrency: 3, Sinks: append(downstream("b", "c"), at("a"))},
+			spec.Settings{Name: "b", Downstream: true, Handler: emittingHandler("b", 1), Concurrency: 3, Sinks: append(downstream("d"), at("b"))},
+			spec.Settings{Name: "c", Downstream: true, Handler: emittingHandler("c", 2), Concurrency: 3, Sinks: append(downstream("d"), at("c")), Filter: odd},
+			spec.Settings{Name: "d", Downstream: true, Concurrency: 3, Sinks: append(downstream("e"), at("d"))},
 			downstreamRoute("e", at("e")),
 		)
 		const n = 50
@@ -167,8 +168,8 @@ func TestChainWrongly(t *testing.T) {
 	when.When.Filter = filters.Func(func(context.Context, *event.Delta) (bool, error) { return true, nil })
 	gone := downstreamRoute("b", s...)
 	gone.Hold = time.Minute
-	a := pipeline.Route{Name: "a", Sinks: downstream("b")}
-	for want, routes := range map[string][]pipeline.Route{
+	a := spec.Settings{Name: "a", Sinks: downstream("b")}
+	for want, routes := range map[string][]spec.Settings{
 		`route "a" delivers to route "b", which does not exist`:                                 {a},
 		`route "a" delivers to route "b", which does not exist or gets its deltas from sources`: {a, {Name: "b", Sinks: s}},
 		`route "b" delivers to itself (b → c → b)`:                                              {a, downstreamRoute("b", downstream("c")...), downstreamRoute("c", downstream("b")...)},
@@ -181,7 +182,7 @@ func TestChainWrongly(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
-	diamond := []pipeline.Route{{Name: "a", Sinks: downstream("b", "c")}, downstreamRoute("b", downstream("d")...), downstreamRoute("c", downstream("d")...), downstreamRoute("d", s...)}
+	diamond := []spec.Settings{{Name: "a", Sinks: downstream("b", "c")}, downstreamRoute("b", downstream("d")...), downstreamRoute("c", downstream("d")...), downstreamRoute("d", s...)}
 	p, err := pipeline.New(pipeline.Config{Routes: diamond})
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +209,7 @@ func TestChainFilter(t *testing.T) {
 			}
 			return d.Key().Name != "unwanted", nil
 		})
-		b := start(t, pipeline.Route{Name: "a", Sinks: downstream("b")}, r)
+		b := start(t, spec.Settings{Name: "a", Sinks: downstream("b")}, r)
 		b.admit(delta(t, event.Added, "x", 0, 1), delta(t, event.Added, "unwanted", 0, 2), delta(t, event.Added, "bad", 0, 3), delta(t, event.Deleted, "x", 1, 0))
 		b.drain()
 		equal(t, "sink", took.got(), "added x@1")
@@ -235,8 +236,8 @@ func TestChainNeverFolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held, open := blockingSink()
 		r := downstreamRoute("b", out("out", held))
-		r.Deliver, r.Capacity = pipeline.Latest, 3
-		b := start(t, pipeline.Route{Name: "a", Sinks: downstream("b"), Handler: emittingHandler("a", 1), Overflow: pipeline.Block, Capacity: 100}, r)
+		r.Deliver, r.Capacity = spec.Latest, 3
+		b := start(t, spec.Settings{Name: "a", Sinks: downstream("b"), Handler: emittingHandler("a", 1), Overflow: spec.Block, Capacity: 100}, r)
 		want := []string{}
 		for i := range 20 {
 			b.admit(delta(t, event.Updated, "x", i+1, i+2))
@@ -267,10 +268,10 @@ func TestChainIsFull(t *testing.T) {
 		}}, &recordingSink{}
 		k := &flakyStore{fakeStore: fakeStore{}}
 		r := downstreamRoute("b", out("out", took))
-		r.Capacity, r.Retry = 5, pipeline.Retry{Max: time.Second}
+		r.Capacity, r.Retry = 5, spec.Retry{Max: time.Second}
 		b := openAs(t, pipeline.Config{Store: k},
-			pipeline.Route{Name: "a", Sinks: downstream("b"), Overflow: pipeline.Block, Capacity: 10, Disk: 1 << 20, Concurrency: 2},
-			pipeline.Route{Name: "other", Sinks: []pipeline.NamedSink{out("beside", beside)}}, r)
+			spec.Settings{Name: "a", Sinks: downstream("b"), Overflow: spec.Block, Capacity: 10, Disk: 1 << 20, Concurrency: 2},
+			spec.Settings{Name: "other", Sinks: []spec.NamedSink{out("beside", beside)}}, r)
 		b.Start(t.Context())
 		want := []string{}
 		const n = 60
@@ -316,8 +317,8 @@ func TestChainStandsStill(t *testing.T) {
 		bad := &recordingSink{refuse: func(event.Event) error { return plugins.Reject(errBad) }}
 		beside, last := &recordingSink{}, &recordingSink{}
 		r := downstreamRoute("b", out("bad", bad))
-		r.OnFailure, r.Capacity, r.Overflow = pipeline.Pause, 1, pipeline.Block
-		a := pipeline.Route{Name: "a", Sinks: append(downstream("b", "c"), out("beside", beside)), Batch: pipeline.Batch{Size: 1}}
+		r.OnFailure, r.Capacity, r.Overflow = spec.Pause, 1, spec.Block
+		a := spec.Settings{Name: "a", Sinks: append(downstream("b", "c"), out("beside", beside)), Batch: spec.Batch{Size: 1}}
 		b := start(t, a, r, downstreamRoute("c", out("last", last)))
 		want := []string{}
 		for i := range 20 {
@@ -348,7 +349,7 @@ func TestChainStandsStill(t *testing.T) {
 func TestChainDrains(t *testing.T) {
 	// Guarantee: chain-delivery
 	took := &recordingSink{}
-	routes := []pipeline.Route{downstreamRoute("c", out("out", took)), downstreamRoute("b", downstream("c")...), {Name: "a", Sinks: downstream("b")}}
+	routes := []spec.Settings{downstreamRoute("c", out("out", took)), downstreamRoute("b", downstream("c")...), {Name: "a", Sinks: downstream("b")}}
 	for i := range routes {
 		routes[i].Batch.Size = 1
 	}
@@ -376,7 +377,7 @@ func TestChainFoldsBefore(t *testing.T) {
 		held, open := blockingSink()
 		r := downstreamRoute("b", out("out", held))
 		r.Capacity = 1
-		b := start(t, pipeline.Route{Name: "a", Sinks: downstream("b"), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1}}, r)
+		b := start(t, spec.Settings{Name: "a", Sinks: downstream("b"), Deliver: spec.Latest, Batch: spec.Batch{Size: 1}}, r)
 		b.admit(delta(t, event.Added, "first", 0, 1), delta(t, event.Added, "second", 0, 2))
 		pass(2500 * time.Millisecond)
 		const n = 20
@@ -411,10 +412,10 @@ func TestChainWaitsForItsSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		took, ready := &recordingSink{}, make(chan struct{})
 		r := downstreamRoute("c", out("out", took))
-		r.Ready, r.Capacity, r.Overflow = ready, 1, pipeline.Block
+		r.Ready, r.Capacity, r.Overflow = ready, 1, spec.Block
 		between := downstreamRoute("b", downstream("c")...)
-		between.Capacity, between.Overflow = 1, pipeline.Block
-		b := start(t, pipeline.Route{Name: "a", Sinks: downstream("b"), Overflow: pipeline.Block, Capacity: 1}, between, r)
+		between.Capacity, between.Overflow = 1, spec.Block
+		b := start(t, spec.Settings{Name: "a", Sinks: downstream("b"), Overflow: spec.Block, Capacity: 1}, between, r)
 		for i := range 10 {
 			b.admit(delta(t, event.Added, fmt.Sprint("x", i), 0, i+1))
 		}
@@ -435,9 +436,9 @@ func TestChainWaitsForItsSource(t *testing.T) {
 func TestChainReloadIsPrompt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		held, open := blockingSink()
-		upstream := pipeline.Route{Name: "a", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: downstream("b"), Batch: pipeline.Batch{Size: 4}}
+		upstream := spec.Settings{Name: "a", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: downstream("b"), Batch: spec.Batch{Size: 4}}
 		full := downstreamRoute("b", out("out", held))
-		full.Version, full.Capacity, full.Batch = "1", 1, pipeline.Batch{Size: 1}
+		full.Version, full.Capacity, full.Batch = "1", 1, spec.Batch{Size: 1}
 		b := openAs(t, pipeline.Config{Store: fakeStore{}}, upstream, full)
 		b.Start(t.Context())
 		for i := range 8 {
@@ -471,10 +472,10 @@ func TestChainDrainsAround(t *testing.T) {
 			return nil
 		}}
 		unready := downstreamRoute("c", out("out", &recordingSink{}))
-		unready.Ready, unready.Capacity, unready.Overflow = make(chan struct{}), 1, pipeline.Block
+		unready.Ready, unready.Capacity, unready.Overflow = make(chan struct{}), 1, spec.Block
 		between := downstreamRoute("b", downstream("c")...)
-		between.Capacity, between.Overflow = 2, pipeline.Block
-		b := start(t, pipeline.Route{Name: "a", Sinks: append(downstream("b"), out("beside", beside)), Retry: pipeline.Retry{Max: time.Second}}, between, unready)
+		between.Capacity, between.Overflow = 2, spec.Block
+		b := start(t, spec.Settings{Name: "a", Sinks: append(downstream("b"), out("beside", beside)), Retry: spec.Retry{Max: time.Second}}, between, unready)
 		for i := range 10 {
 			b.admit(delta(t, event.Added, fmt.Sprint("x", i), 0, i+1))
 		}

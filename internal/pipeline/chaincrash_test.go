@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -64,19 +65,19 @@ type chainPlan struct {
 // number of reloads.
 type chainLife struct{ deltas, cuts, reloads int }
 
-func (w *chainModel) routes() []pipeline.Route {
+func (w *chainModel) routes() []spec.Settings {
 	w.version++
 	version := strconv.Itoa(w.version)
 	keyed := func(_ context.Context, d *event.Delta) (string, error) { return d.Object().ResourceVersion()[:1], nil }
-	room := func(r pipeline.Route) pipeline.Route {
+	room := func(r spec.Settings) spec.Settings {
 		r.Capacity, r.Disk = 4, 1<<30
 		if w.p.tight {
 			r.Disk = 0
 		}
 		return r
 	}
-	routes := []pipeline.Route{
-		{Name: "a", Handler: w.troubled(emittingHandler("a", 2)), Capacity: 3, Disk: 1 << 30, Overflow: pipeline.Block, Sinks: append(downstream("b", "c"), out("a", w.sinks["a"]))},
+	routes := []spec.Settings{
+		{Name: "a", Handler: w.troubled(emittingHandler("a", 2)), Capacity: 3, Disk: 1 << 30, Overflow: spec.Block, Sinks: append(downstream("b", "c"), out("a", w.sinks["a"]))},
 		{Name: "b", Downstream: true, Capacity: 2, Disk: 1 << 20, Sinks: downstream("d", "x")},
 		{Name: "c", Downstream: true, Handler: w.troubled(emittingHandler("c", 1)), Key: keyed, Capacity: 3, Sinks: downstream("d")},
 		{Name: "d", Downstream: true, Capacity: 5, Sinks: append(downstream("y"), out("d", w.sinks["d"]))},
@@ -86,8 +87,8 @@ func (w *chainModel) routes() []pipeline.Route {
 	for i := range routes {
 		r := &routes[i]
 		r.Version, r.Sources, r.Ops, r.Filter = version, []string{"pods"}, event.Ops(), w.filter(r.Name)
-		r.Batch, r.Concurrency = pipeline.Batch{Size: w.p.batch}, w.p.workers
-		r.Retry = pipeline.Retry{Attempts: 1000, Backoff: time.Millisecond, Max: 5 * time.Millisecond}
+		r.Batch, r.Concurrency = spec.Batch{Size: w.p.batch}, w.p.workers
+		r.Retry = spec.Retry{Attempts: 1000, Backoff: time.Millisecond, Max: 5 * time.Millisecond}
 		turn := w.faults.upTo(len(r.Sinks))
 		r.Sinks = append(r.Sinks[turn:], r.Sinks[:turn]...)
 	}

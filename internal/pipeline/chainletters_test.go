@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -37,7 +38,7 @@ func TestChainLetter(t *testing.T) {
 		_, took := failing(&broken)
 		beside := &recordingSink{}
 		b := openAs(t, pipeline.Config{Store: fakeStore{}},
-			pipeline.Route{Name: "a", Handler: emittingHandler("a", 2), Sinks: append(downstream("b"), out("beside", beside))}, downstreamRoute("b", out("out", took)))
+			spec.Settings{Name: "a", Handler: emittingHandler("a", 2), Sinks: append(downstream("b"), out("beside", beside))}, downstreamRoute("b", out("out", took)))
 		b.Start(t.Context())
 		b.admit(delta(t, event.Added, "x", 0, 1))
 		pass(time.Second)
@@ -81,8 +82,8 @@ func TestUpstreamLetter(t *testing.T) {
 			}
 			return nil
 		}}
-		routes := func() []pipeline.Route {
-			return []pipeline.Route{{Name: "a", Handler: h, Sinks: downstream("b")}, downstreamRoute("b", out("out", took))}
+		routes := func() []spec.Settings {
+			return []spec.Settings{{Name: "a", Handler: h, Sinks: downstream("b")}, downstreamRoute("b", out("out", took))}
 		}
 		k := &flakyStore{fakeStore: fakeStore{}}
 		b := openAs(t, pipeline.Config{Store: k}, routes()...)
@@ -140,7 +141,7 @@ func TestUpstreamLetterWithoutStore(t *testing.T) {
 		broken.Store(true)
 		h, _ := failing(&broken)
 		took := &recordingSink{}
-		b := start(t, pipeline.Route{Name: "a", Handler: h, Sinks: downstream("b")}, downstreamRoute("b", out("out", took)))
+		b := start(t, spec.Settings{Name: "a", Handler: h, Sinks: downstream("b")}, downstreamRoute("b", out("out", took)))
 		b.admit(delta(t, event.Added, "x", 0, 1))
 		pass(time.Second)
 		broken.Store(false)
@@ -166,8 +167,8 @@ func TestChainTooLate(t *testing.T) {
 			return nil
 		}}, &recordingSink{}
 		full := downstreamRoute("b", out("out", took))
-		full.Capacity, full.Overflow = 1, pipeline.Block
-		b := start(t, pipeline.Route{Name: "a", Handler: emittingHandler("a", 1), Sinks: append(downstream("b"), out("beside", beside)), Retry: pipeline.Retry{MaxAge: time.Minute}}, full)
+		full.Capacity, full.Overflow = 1, spec.Block
+		b := start(t, spec.Settings{Name: "a", Handler: emittingHandler("a", 1), Sinks: append(downstream("b"), out("beside", beside)), Retry: spec.Retry{MaxAge: time.Minute}}, full)
 		b.admit(delta(t, event.Added, "x", 0, 1), delta(t, event.Added, "y", 0, 2))
 		pass(50 * time.Second)
 		equal(t, "dead letters", b.letters.got())

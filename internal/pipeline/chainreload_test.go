@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
@@ -41,15 +42,15 @@ type chainReloadModel struct {
 	want     map[string]map[string]bool
 }
 
-func (w *chainReloadModel) routes() (routes []pipeline.Route) {
+func (w *chainReloadModel) routes() (routes []spec.Settings) {
 	a, b, c := w.names[0], w.names[1], w.names[2]
-	to := func(what, name string) pipeline.NamedSink {
-		return pipeline.NamedSink{Name: "to " + what, Version: "1", Route: name}
+	to := func(what, name string) spec.NamedSink {
+		return spec.NamedSink{Name: "to " + what, Version: "1", Route: name}
 	}
-	all := []pipeline.Route{
-		{Name: a, Handler: emittingHandler("a", 1), Capacity: 3, Disk: 1 << 30, Sinks: []pipeline.NamedSink{to("c", c), to("b", b)}},
-		{Name: b, Downstream: true, Handler: emittingHandler("b", 1), Capacity: 2, Sinks: []pipeline.NamedSink{out("x", w.took["x"]), to("c", c)}},
-		{Name: c, Downstream: true, Capacity: 2, Disk: 1 << 30, Sinks: []pipeline.NamedSink{out("y", w.took["y"])}},
+	all := []spec.Settings{
+		{Name: a, Handler: emittingHandler("a", 1), Capacity: 3, Disk: 1 << 30, Sinks: []spec.NamedSink{to("c", c), to("b", b)}},
+		{Name: b, Downstream: true, Handler: emittingHandler("b", 1), Capacity: 2, Sinks: []spec.NamedSink{out("x", w.took["x"]), to("c", c)}},
+		{Name: c, Downstream: true, Capacity: 2, Disk: 1 << 30, Sinks: []spec.NamedSink{out("y", w.took["y"])}},
 	}
 	for i, r := range all {
 		if i == 1 && w.without {
@@ -63,8 +64,8 @@ func (w *chainReloadModel) routes() (routes []pipeline.Route) {
 			r.Version = fmt.Sprint(w.versions[i], w.names[i], w.names[2])
 		}
 		r.ID = r.Name[:1]
-		r.Sources, r.Ops, r.Batch = []string{"pods"}, event.Ops(), pipeline.Batch{Size: 2}
-		r.Retry = pipeline.Retry{Attempts: 1000, Max: time.Second}
+		r.Sources, r.Ops, r.Batch = []string{"pods"}, event.Ops(), spec.Batch{Size: 2}
+		r.Retry = spec.Retry{Attempts: 1000, Max: time.Second}
 		routes = append(routes, r)
 	}
 	return routes
@@ -236,7 +237,7 @@ func TestChainRouteChanged(t *testing.T) {
 		b := start(t, upstream, old)
 		b.admit(delta(t, event.Added, "x", 0, 1))
 		<-evaluated
-		change, err := b.Prepare([]pipeline.Route{upstream, changed})
+		change, err := b.Prepare([]spec.Settings{upstream, changed})
 		if err != nil {
 			t.Fatal(err)
 		}

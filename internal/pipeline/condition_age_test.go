@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -28,7 +28,7 @@ func TestTooOldDue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
-				r := pipeline.Route{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), MaxAge: 10 * time.Minute, When: pipeline.When{
+				r := spec.Settings{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), MaxAge: 10 * time.Minute, When: spec.When{
 					Filter: whenOn, Version: "1", For: time.Minute, Resource: resourceOf, Object: fakeCache(conditionObject(t, "a", "uid-a", 1, true)),
 				}}
 				runOnce(t, d, r, func(b *harness) {
@@ -62,7 +62,7 @@ func TestTooOldReminder(t *testing.T) {
 	// Guarantee: max-age
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
-		r := pipeline.Route{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), MaxAge: 10 * time.Minute, When: pipeline.When{
+		r := spec.Settings{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), MaxAge: 10 * time.Minute, When: spec.When{
 			Filter: whenOn, Version: "1", Every: 20 * time.Minute, Resource: resourceOf, Object: fakeCache(conditionObject(t, "a", "uid-a", 1, true)),
 		}}
 		runOnce(t, d, r, func(b *harness) {
@@ -88,16 +88,16 @@ func TestTooOldReminder(t *testing.T) {
 func TestTooOldReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		route := func(length time.Duration) pipeline.Route {
-			return pipeline.Route{
+		route := func(length time.Duration) spec.Settings {
+			return spec.Settings{
 				Name: "r", Version: length.String(), Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s), MaxAge: time.Minute,
-				When: pipeline.When{Filter: whenOn, Version: "1", For: length},
+				When: spec.When{Filter: whenOn, Version: "1", For: length},
 			}
 		}
 		b := start(t, route(24*time.Hour))
 		b.admit(conditionDelta(t, event.Added, "a", 1, true))
 		pass(12 * time.Hour)
-		change, err := b.Prepare([]pipeline.Route{route(time.Hour)})
+		change, err := b.Prepare([]spec.Settings{route(time.Hour)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,10 +114,10 @@ func TestTooOldGone(t *testing.T) {
 	// Guarantee: max-age
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
-		route := func(length time.Duration) pipeline.Route {
-			return pipeline.Route{
+		route := func(length time.Duration) spec.Settings {
+			return spec.Settings{
 				Name: "r", Version: length.String(), Sources: []string{"pods"}, Ops: []event.Op{event.Deleted}, Handler: describingHandler, Sinks: to(s), Hold: length,
-				MaxAge: 10 * time.Minute, When: pipeline.When{Resource: resourceOf},
+				MaxAge: 10 * time.Minute, When: spec.When{Resource: resourceOf},
 			}
 		}
 		runOnce(t, d, route(time.Hour), func(b *harness) {
@@ -135,7 +135,7 @@ func TestTooOldGone(t *testing.T) {
 			}
 			b.admit(conditionDelta(t, event.Deleted, "c", 3, true))
 			pass(30 * time.Minute)
-			change, err := b.Prepare([]pipeline.Route{route(time.Minute)})
+			change, err := b.Prepare([]spec.Settings{route(time.Minute)})
 			if err != nil {
 				t.Fatal(err)
 			}

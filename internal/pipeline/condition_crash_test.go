@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
@@ -118,7 +119,7 @@ type conditionModel struct {
 	skew          time.Duration // of the wall clock
 	keyTimes      map[string]*keyTimes
 	wrong         error
-	batch         pipeline.Batch
+	batch         spec.Batch
 	born          time.Time
 	history       []string
 }
@@ -135,12 +136,12 @@ func (w *conditionModel) failf(format string, args ...any) {
 }
 
 // conditionRoutes are the tested conditions, by the names of their routes.
-var conditionRoutes = map[string]pipeline.When{
+var conditionRoutes = map[string]spec.When{
 	"now": {}, "now keyed": {}, "now fails": {}, "now fold": {}, "for": {For: time.Minute}, "every": {For: 30 * time.Second, Every: 45 * time.Second},
 	"for fails": {For: 20 * time.Second}, "now limited": {}, "now limited all": {}, "for limited": {For: time.Minute},
 }
 
-func (w *conditionModel) routes() (routes []pipeline.Route) {
+func (w *conditionModel) routes() (routes []spec.Settings) {
 	for _, name := range slices.Sorted(maps.Keys(conditionRoutes)) {
 		when := conditionRoutes[name]
 		when.Filter, when.Version, when.CaughtUp = whenOn, "1", w.caught
@@ -155,10 +156,10 @@ func (w *conditionModel) routes() (routes []pipeline.Route) {
 		}
 		wire := &edgeSink{receiver: w.receivers[name], fails: name == "now fails" || name == "for fails", ended: w.ended, deltas: map[string]*event.Delta{}, keyTimes: map[string]time.Duration{}}
 		limit := w.limit(name)
-		r := pipeline.Route{
+		r := spec.Settings{
 			Name: name, Sources: []string{"pods"}, Ops: []event.Op{event.Entered, event.Left}, When: when, Existing: true, Batch: w.batch, Concurrency: 2, Limit: limit,
-			Retry: pipeline.Retry{Exact: true},
-			Sinks: []pipeline.NamedSink{{Name: name, Sink: wire}},
+			Retry: spec.Retry{Exact: true},
+			Sinks: []spec.NamedSink{{Name: name, Sink: wire}},
 			Handler: handleEach(func(d *event.Delta) plugins.Result {
 				wire.mu.Lock()
 				defer wire.mu.Unlock()
@@ -389,7 +390,7 @@ type conditionStep struct {
 	jump       time.Duration // of the wall clock, from this life to the next
 }
 
-func runConditions(t *testing.T, steps []conditionStep, seed uint64, batch pipeline.Batch) (wrong error) {
+func runConditions(t *testing.T, steps []conditionStep, seed uint64, batch spec.Batch) (wrong error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		random := &faults{r: rand.New(rand.NewPCG(seed, 0))}
@@ -455,7 +456,7 @@ func TestConditionsSurvive(t *testing.T) {
 	})
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(step, 1, 25).Draw(rt, "steps")
-		batch := pipeline.Batch{Size: rapid.IntRange(1, 4).Draw(rt, "batch"), Wait: 10 * time.Millisecond}
+		batch := spec.Batch{Size: rapid.IntRange(1, 4).Draw(rt, "batch"), Wait: 10 * time.Millisecond}
 		if err := runConditions(t, steps, rapid.Uint64().Draw(rt, "seed"), batch); err != nil {
 			rt.Fatal(err)
 		}

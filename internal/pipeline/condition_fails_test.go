@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
@@ -20,8 +21,8 @@ func TestConditionFailsOnce(t *testing.T) {
 	// Guarantee: condition-errors
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
-		when := func(version string) pipeline.Route {
-			return pipeline.Route{Name: "r", Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s), Existing: true, When: pipeline.When{
+		when := func(version string) spec.Settings {
+			return spec.Settings{Name: "r", Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s), Existing: true, When: spec.When{
 				Version: version, Resource: resourceOf, Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) {
 					if d.Key().Name == "bad" && d.New.ResourceVersion() != "9" {
 						return false, errors.New("2:1: no timestamp")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -16,10 +17,10 @@ func TestConditionFormerSource(t *testing.T) {
 	// Guarantee: left-unseen
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
-		route := func(sources ...string) pipeline.Route {
-			r := pipeline.Route{
+		route := func(sources ...string) spec.Settings {
+			r := spec.Settings{
 				Name: "r", Sources: sources, Ops: edges, Handler: describingHandler, Sinks: to(s), Existing: true,
-				When: pipeline.When{Filter: whenOn, Every: time.Hour, Resource: resourceOf},
+				When: spec.When{Filter: whenOn, Every: time.Hour, Resource: resourceOf},
 			}
 			for _, source := range sources {
 				r.Version, r.When.Version = r.Version+source, r.When.Version+source
@@ -78,10 +79,10 @@ func TestConditionShownAgain(t *testing.T) {
 	// Guarantee: left-unseen
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
-		route := func(version string) pipeline.Route {
-			return pipeline.Route{
+		route := func(version string) spec.Settings {
+			return spec.Settings{
 				Name: "r", Version: version, Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s), Existing: true,
-				When: pipeline.When{Filter: whenOn, Version: version, Resource: resourceOf},
+				When: spec.When{Filter: whenOn, Version: version, Resource: resourceOf},
 			}
 		}
 		b := openAs(t, pipeline.Config{Store: d}, route("wide"))

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -42,16 +42,16 @@ type keyTimes struct {
 	at map[string]time.Duration
 }
 
-func (w *conditionModel) limit(name string) pipeline.Limit {
+func (w *conditionModel) limit(name string) spec.Limit {
 	l, ok := limitCases[name]
 	if !ok {
-		return pipeline.Limit{}
+		return spec.Limit{}
 	}
 	if w.keyTimes[name] == nil {
 		w.keyTimes[name] = &keyTimes{at: map[string]time.Duration{}}
 	}
 	a := w.keyTimes[name]
-	return pipeline.Limit{Every: l.every, Burst: l.burst, Key: func(_ context.Context, d *event.Delta) (string, error) {
+	return spec.Limit{Every: l.every, Burst: l.burst, Key: func(_ context.Context, d *event.Delta) (string, error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if d.Began == "" && d.New != nil { // neither a restored condition nor an end

@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // conditional returns routes of two teams and one of the configuration, with their sinks.
-func conditional(change func(r *pipeline.Route)) (routes []pipeline.Route, sinks map[string]*recordingSink) {
+func conditional(change func(r *spec.Settings)) (routes []spec.Settings, sinks map[string]*recordingSink) {
 	sinks = map[string]*recordingSink{}
 	for _, id := range []string{"team/a", "team/b", "other/a", "own"} {
 		sinks[id] = &recordingSink{}
-		r := pipeline.Route{Name: id, ID: id, Sources: []string{"pods"}, Handler: describingHandler, Sinks: []pipeline.NamedSink{{Name: id, Sink: sinks[id]}}, Batch: pipeline.Batch{Size: 8}}
+		r := spec.Settings{Name: id, ID: id, Sources: []string{"pods"}, Handler: describingHandler, Sinks: []spec.NamedSink{{Name: id, Sink: sinks[id]}}, Batch: spec.Batch{Size: 8}}
 		change(&r)
 		routes = append(routes, r)
 	}
@@ -33,8 +34,8 @@ const ofTeam10 = "the rules (when, for) of all routes of team track 10 objects, 
 func TestOwnedConditions(t *testing.T) {
 	// Guarantee: conditions-owned
 	synctest.Test(t, func(t *testing.T) {
-		routes, sinks := conditional(func(r *pipeline.Route) {
-			r.Ops, r.Existing, r.When = edges, true, pipeline.When{Filter: whenOn, Version: "1", Resource: resourceOf}
+		routes, sinks := conditional(func(r *spec.Settings) {
+			r.Ops, r.Existing, r.When = edges, true, spec.When{Filter: whenOn, Version: "1", Resource: resourceOf}
 		})
 		b, k := startOn(t, pipeline.Config{OwnedObjects: 10}, routes...)
 		admit := func(version, from, to int, on bool) {
@@ -82,7 +83,7 @@ func TestOwnedConditions(t *testing.T) {
 func TestOwnedHolds(t *testing.T) {
 	// Guarantee: conditions-owned
 	synctest.Test(t, func(t *testing.T) {
-		routes, sinks := conditional(func(r *pipeline.Route) {
+		routes, sinks := conditional(func(r *spec.Settings) {
 			r.Ops, r.Hold, r.Capacity, r.Bytes = []event.Op{event.Deleted}, time.Hour, 1000, 1<<20
 			r.Handler = handleEach(func(d *event.Delta) plugins.Result {
 				text := "identity"

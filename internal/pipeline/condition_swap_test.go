@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -20,18 +21,18 @@ func TestConditionSwap(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			s := &recordingSink{}
-			route := func() pipeline.Route {
-				return pipeline.Route{
-					Name: "r", Sources: []string{"pods"}, Ops: edges, Sinks: to(s), When: pipeline.When{Filter: whenOn, Version: "1", For: time.Minute}, Existing: true,
-					Batch: pipeline.Batch{Size: n},
-					Limit: pipeline.Limit{Every: time.Hour, Burst: n / 2, Key: func(context.Context, *event.Delta) (string, error) { return "", nil }},
+			route := func() spec.Settings {
+				return spec.Settings{
+					Name: "r", Sources: []string{"pods"}, Ops: edges, Sinks: to(s), When: spec.When{Filter: whenOn, Version: "1", For: time.Minute}, Existing: true,
+					Batch: spec.Batch{Size: n},
+					Limit: spec.Limit{Every: time.Hour, Burst: n / 2, Key: func(context.Context, *event.Delta) (string, error) { return "", nil }},
 				}
 			}
 			b := start(t, route())
 			for i := range n {
 				b.admit(conditionDelta(t, event.Added, fmt.Sprint("l", i), i+1, true))
 			}
-			change, err := b.Prepare([]pipeline.Route{route()})
+			change, err := b.Prepare([]spec.Settings{route()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -52,12 +53,12 @@ func TestConditionSwap(t *testing.T) {
 func TestSwapWhileDueIsKeyed(t *testing.T) {
 	tests := map[string]struct {
 		ops   []event.Op
-		when  pipeline.When
+		when  spec.When
 		gone  time.Duration
 		delta func(testing.TB) *event.Delta
 		want  string
 	}{
-		"condition": {ops: edges, when: pipeline.When{Filter: whenOn, Version: "1", For: time.Minute}, delta: func(t testing.TB) *event.Delta {
+		"condition": {ops: edges, when: spec.When{Filter: whenOn, Version: "1", For: time.Minute}, delta: func(t testing.TB) *event.Delta {
 			return conditionDelta(t, event.Added, "a", 1, true)
 		}, want: "entered a@1"},
 		"delete hold": {ops: []event.Op{event.Deleted}, gone: time.Minute, delta: func(t testing.TB) *event.Delta {
@@ -69,7 +70,7 @@ func TestSwapWhileDueIsKeyed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, evaluating, swapped := &recordingSink{}, make(chan struct{}), make(chan struct{})
 				first, second := routeOf("r", "1", s), routeOf("r", "2", s)
-				for _, r := range []*pipeline.Route{&first, &second} {
+				for _, r := range []*spec.Settings{&first, &second} {
 					r.Ops, r.When, r.Hold = test.ops, test.when, test.gone
 				}
 				begin := time.Now()
@@ -107,9 +108,9 @@ func TestConditionRemoved(t *testing.T) {
 				}
 				return d.Key().Name, nil
 			}
-			r := pipeline.Route{Sources: []string{"pods"}, Key: counted, Sinks: to(&recordingSink{}), Batch: pipeline.Batch{Size: 1}}
+			r := spec.Settings{Sources: []string{"pods"}, Key: counted, Sinks: to(&recordingSink{}), Batch: spec.Batch{Size: 1}}
 			level, gone := r, r
-			level.Name, level.Ops, level.Existing, level.When = "level", edges, true, pipeline.When{Filter: whenOn, Version: "1", Every: time.Minute}
+			level.Name, level.Ops, level.Existing, level.When = "level", edges, true, spec.When{Filter: whenOn, Version: "1", Every: time.Minute}
 			gone.Name, gone.Ops, gone.Hold = "gone", []event.Op{event.Deleted}, time.Hour
 			b := openAs(t, pipeline.Config{Store: store}, level, gone)
 			b.Start(t.Context())
@@ -147,17 +148,17 @@ func TestConditionRemoved(t *testing.T) {
 func TestLimitQuietReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		route := func(every time.Duration) pipeline.Route {
-			return pipeline.Route{
-				Name: "r", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Debounce: pipeline.Debounce{Quiet: 5 * time.Second},
-				Limit: pipeline.Limit{Every: every, Key: initials}, Batch: pipeline.Batch{Size: 1},
+		route := func(every time.Duration) spec.Settings {
+			return spec.Settings{
+				Name: "r", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Debounce: spec.Debounce{Quiet: 5 * time.Second},
+				Limit: spec.Limit{Every: every, Key: initials}, Batch: spec.Batch{Size: 1},
 			}
 		}
 		b := start(t, route(time.Hour))
 		b.admit(delta(t, event.Added, "a1", 0, 1))
 		pass(time.Minute)
 		b.admit(delta(t, event.Added, "a2", 0, 2), delta(t, event.Added, "b1", 0, 3))
-		change, err := b.Prepare([]pipeline.Route{route(time.Minute)})
+		change, err := b.Prepare([]spec.Settings{route(time.Minute)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -83,7 +84,7 @@ func fakeCache(objects ...*event.Object) func(string, event.Key) *event.Object {
 func resourceOf(string) *event.Resource { return pods }
 
 // runOnce runs a pipeline of one route on a disk while f runs, and ends it abruptly.
-func runOnce(t *testing.T, d *flakyStore, r pipeline.Route, f func(b *harness)) {
+func runOnce(t *testing.T, d *flakyStore, r spec.Settings, f func(b *harness)) {
 	t.Helper()
 	b := openAs(t, pipeline.Config{Store: d}, r)
 	d.restore(b, "r")
@@ -101,8 +102,8 @@ func TestConditionRestart(t *testing.T) {
 	// Guarantee: conditions-late
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
-		route := func(caughtUp chan struct{}) pipeline.Route {
-			return pipeline.Route{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), Existing: true, When: pipeline.When{
+		route := func(caughtUp chan struct{}) spec.Settings {
+			return spec.Settings{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), Existing: true, When: spec.When{
 				Filter: whenOn, Version: "1", For: time.Minute, CaughtUp: caughtUp, Resource: resourceOf,
 				Object: fakeCache(conditionObject(t, "a", "uid-a", 7, true), conditionObject(t, "b", "uid-b", 2, true), conditionObject(t, "d", "uid-d", 4, true)),
 			}}
@@ -157,7 +158,7 @@ func TestConditionGoneAtStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
 		caughtUp := make(chan struct{})
-		r := pipeline.Route{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), Existing: true, When: pipeline.When{
+		r := spec.Settings{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), Existing: true, When: spec.When{
 			Filter: whenOn, Version: "1", Every: time.Minute, CaughtUp: caughtUp, Resource: resourceOf, Object: fakeCache(),
 		}}
 		runOnce(t, d, r, func(b *harness) {
@@ -192,10 +193,10 @@ func TestConditionNew(t *testing.T) {
 	for _, existing := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &recordingSink{}
-			b := start(t, pipeline.Route{Name: "old", Version: "1", Sinks: to(&recordingSink{})})
-			change, err := b.Prepare([]pipeline.Route{
+			b := start(t, spec.Settings{Name: "old", Version: "1", Sinks: to(&recordingSink{})})
+			change, err := b.Prepare([]spec.Settings{
 				{Name: "old", Version: "1", Sinks: to(&recordingSink{})},
-				{Name: "new", Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: []pipeline.NamedSink{{Name: "new", Sink: s}}, Existing: existing, When: pipeline.When{Filter: whenOn, Version: "1"}},
+				{Name: "new", Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: []spec.NamedSink{{Name: "new", Sink: s}}, Existing: existing, When: spec.When{Filter: whenOn, Version: "1"}},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -253,10 +254,10 @@ func TestConditionChanged(t *testing.T) {
 	whenOff := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return !isOn(d.New), nil })
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
-		route := func(when filters.Filter, version string, length time.Duration) pipeline.Route {
-			return pipeline.Route{
+		route := func(when filters.Filter, version string, length time.Duration) spec.Settings {
+			return spec.Settings{
 				Name: "r", Version: version + length.String(), Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s), Known: true,
-				When: pipeline.When{Filter: when, Version: version, For: length, Resource: resourceOf, Object: fakeCache(conditionObject(t, "b", "uid-b", 2, false))},
+				When: spec.When{Filter: when, Version: version, For: length, Resource: resourceOf, Object: fakeCache(conditionObject(t, "b", "uid-b", 2, false))},
 			}
 		}
 		b := openAs(t, pipeline.Config{Store: d}, route(whenOn, "on", 0))
@@ -269,8 +270,8 @@ func TestConditionChanged(t *testing.T) {
 		d.cut(b)
 		pass(time.Second)
 		s.events = nil
-		change := func(r pipeline.Route) {
-			c, err := b.Prepare([]pipeline.Route{r})
+		change := func(r spec.Settings) {
+			c, err := b.Prepare([]spec.Settings{r})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -323,10 +324,10 @@ func TestConditionRenamed(t *testing.T) {
 	// Guarantee: conditions-reconfigured
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
-		route := func(name string) pipeline.Route {
-			return pipeline.Route{
+		route := func(name string) spec.Settings {
+			return spec.Settings{
 				Name: name, ID: "id", Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s),
-				When: pipeline.When{Filter: whenOn, Version: "1", Resource: resourceOf},
+				When: spec.When{Filter: whenOn, Version: "1", Resource: resourceOf},
 			}
 		}
 		b := openAs(t, pipeline.Config{Store: d}, route("old"))
@@ -335,7 +336,7 @@ func TestConditionRenamed(t *testing.T) {
 		d.cut(b)
 		pass(time.Second)
 		d.cut(b)
-		c, err := b.Prepare([]pipeline.Route{route("new")})
+		c, err := b.Prepare([]spec.Settings{route("new")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -368,7 +369,7 @@ func TestConditionFails(t *testing.T) {
 	// Guarantee: condition-errors
 	synctest.Test(t, func(t *testing.T) {
 		s, fails := &recordingSink{}, false
-		b := start(t, pipeline.Route{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), When: pipeline.When{For: time.Minute, Filter: filters.Func(
+		b := start(t, spec.Settings{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), When: spec.When{For: time.Minute, Filter: filters.Func(
 			func(_ context.Context, d *event.Delta) (bool, error) {
 				if fails {
 					return false, cel.ErrCost
@@ -400,8 +401,8 @@ func TestConditionLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		all := func(context.Context, *event.Delta) (string, error) { return "all", nil }
-		b := start(t, pipeline.Route{
-			Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), When: pipeline.When{Filter: whenOn, For: time.Second}, Limit: pipeline.Limit{Key: all, Every: time.Hour},
+		b := start(t, spec.Settings{
+			Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), When: spec.When{Filter: whenOn, For: time.Second}, Limit: spec.Limit{Key: all, Every: time.Hour},
 		})
 		b.admit(conditionDelta(t, event.Added, "a", 1, true))
 		pass(time.Minute)
@@ -427,7 +428,7 @@ func TestConditionTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), When: pipeline.When{Filter: filters.NewCEL(filters.CELConfig{Program: program})}})
+		b := start(t, spec.Settings{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), When: spec.When{Filter: filters.NewCEL(filters.CELConfig{Program: program})}})
 		b.admit(conditionDelta(t, event.Added, "a", 1, true), conditionDelta(t, event.Updated, "a", 2, false), conditionDelta(t, event.Added, "b", 3, true), conditionDelta(t, event.Deselected, "b", 4, true))
 		pass(time.Minute)
 		got := s.data()
@@ -442,7 +443,7 @@ func TestConditionTable(t *testing.T) {
 func TestConditionAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), When: pipeline.When{Filter: whenOn}})
+		b := start(t, spec.Settings{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), When: spec.When{Filter: whenOn}})
 		b.admit(conditionDelta(t, event.Added, "a", 1, true), conditionDelta(t, event.Added, "b", 2, false))
 		pass(time.Second)
 		for _, admit := range []func(context.Context, string, *event.Delta) (event.Admission, error){b.AdmitTo, b.RemindTo} {

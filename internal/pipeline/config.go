@@ -18,13 +18,13 @@ import (
 // Config is the configuration of a pipeline. The caller owns handlers and sinks, and closes them
 // after [Pipeline.Close].
 type Config struct {
-	Routes  []Route
+	Routes  []spec.Settings
 	Metrics *metrics.Metrics // nil: metrics of its own
 	Log     *slog.Logger     // nil: silent
 	// Complaints bound the log lines that many routes have for one reason; nil: the pipeline has
 	// its own, which write to Log.
 	Complaints  *complaints.Log
-	DeadLetters DeadLetterer // nil: [LogDeadLetters], which only logs them
+	DeadLetters deliver.DeadLetterer // nil: [LogDeadLetters], which only logs them
 	// Store makes the pipeline durable: pending deltas survive the process, by [Pipeline.Dirty],
 	// [Pipeline.Saved] and [Pipeline.Restore], and deltas that exceed the memory are only there.
 	// nil: changes are not tracked.
@@ -56,7 +56,7 @@ type Config struct {
 	Tracer *trace.Tracer
 	// Given is called with the events that a route has handed to a downstream route, which is the
 	// sink. It must return at once, and neither modify nor keep the slice. nil: it is not called.
-	Given func(route string, sink NamedSink, events []event.Event)
+	Given func(route string, sink spec.NamedSink, events []event.Event)
 	// Refused is called with a delta that a route wants and that does not reach all its sinks: the
 	// limit suppressed it, or it was rejected for good. It must return at once, and must not call
 	// the pipeline, which may hold a lock. nil: it is not called.
@@ -85,7 +85,7 @@ func (c Config) withDefaults() Config {
 		c.InFlight = inFlight
 	}
 	if c.DeadLetters == nil {
-		c.DeadLetters = &LogDeadLetters{Log: c.Log}
+		c.DeadLetters = &deliver.LogDeadLetters{Log: c.Log}
 	}
 	return c
 }
@@ -113,50 +113,6 @@ func newEnv(p *Pipeline) *route.Env {
 	e.Progress.Init()
 	return e
 }
-
-// The configuration of a route.
-type (
-	// Route is [spec.Route].
-	Route = spec.Route
-	// NamedSink is [spec.NamedSink].
-	NamedSink = spec.NamedSink
-	// Batch is [spec.Batch].
-	Batch = spec.Batch
-	// Cached is [spec.Cached].
-	Cached = spec.Cached
-	// Debounce is [spec.Debounce].
-	Debounce = spec.Debounce
-	// When is [spec.When].
-	When = spec.When
-	// Limit is [spec.Limit].
-	Limit = spec.Limit
-	// Deliver is [spec.Deliver].
-	Deliver = spec.Deliver
-	// Overflow is [spec.Overflow].
-	Overflow = spec.Overflow
-	// Retry is [spec.Retry].
-	Retry = spec.Retry
-	// OnFailure is [spec.OnFailure].
-	OnFailure = spec.OnFailure
-	// DeadLetterer is [deliver.DeadLetterer].
-	DeadLetterer = deliver.DeadLetterer
-	// LogDeadLetters is [deliver.LogDeadLetters].
-	LogDeadLetters = deliver.LogDeadLetters
-)
-
-// The values of Deliver, Overflow and OnFailure.
-const (
-	Every  = spec.Every
-	Latest = spec.Latest
-
-	Coalesce   = spec.Coalesce
-	Block      = spec.Block
-	DropOldest = spec.DropOldest
-
-	DeadLetter = spec.DeadLetter
-	Drop       = spec.Drop
-	Pause      = spec.Pause
-)
 
 // The state of a route, and the store of its backlog.
 type (

@@ -9,6 +9,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -58,7 +59,7 @@ func (l *crashModel) reload() {
 }
 
 // complete sets the defaults of openAs.
-func (l *crashModel) complete(routes []pipeline.Route) []pipeline.Route {
+func (l *crashModel) complete(routes []spec.Settings) []spec.Settings {
 	for i := range routes {
 		routes[i].Sources, routes[i].Ops = []string{"pods"}, event.Ops()
 	}

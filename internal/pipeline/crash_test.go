@@ -13,7 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -105,42 +105,42 @@ func (l *crashModel) failf(format string, args ...any) {
 	l.wrong = errors.Join(l.wrong, fmt.Errorf("life %d: "+format, append([]any{l.life}, args...)...))
 }
 
-func (l *crashModel) routes() []pipeline.Route {
+func (l *crashModel) routes() []spec.Settings {
 	keyed := func(_ context.Context, d *event.Delta) (string, error) {
 		version, err := strconv.Atoi(d.Object().ResourceVersion())
 		return strconv.Itoa(version / 2 % 3), err
 	}
-	routes := []pipeline.Route{
+	routes := []spec.Settings{
 		{Name: "every"},
 		{Name: "every troubled", Handler: handlerFunc(l.faults.troubled)},
 		{Name: "every keyed", Key: keyed},
-		{Name: "every block", Overflow: pipeline.Block, Capacity: 2},
+		{Name: "every block", Overflow: spec.Block, Capacity: 2},
 		{Name: "every unready", Ready: l.ready, Key: keyed},
-		{Name: "net latest", Deliver: pipeline.Latest},
-		{Name: "net latest keyed", Deliver: pipeline.Latest, Key: keyed},
+		{Name: "net latest", Deliver: spec.Latest},
+		{Name: "net latest keyed", Deliver: spec.Latest, Key: keyed},
 		{Name: "net fold", Capacity: 2, Handler: handlerFunc(l.faults.troubled)},
 		{Name: "net unready", Capacity: 2, Ready: l.ready},
-		{Name: "net unready latest", Deliver: pipeline.Latest, Ready: l.ready},
-		{Name: "every spilled", Overflow: pipeline.Block, Capacity: 2, Disk: 1 << 20},
-		{Name: "every spilled keyed", Overflow: pipeline.Block, Capacity: 3, Disk: 1 << 20, Key: keyed, Handler: handlerFunc(l.faults.troubled)},
-		{Name: "every spilled block", Overflow: pipeline.Block, Capacity: 1, Disk: 3 * entryBytes},
+		{Name: "net unready latest", Deliver: spec.Latest, Ready: l.ready},
+		{Name: "every spilled", Overflow: spec.Block, Capacity: 2, Disk: 1 << 20},
+		{Name: "every spilled keyed", Overflow: spec.Block, Capacity: 3, Disk: 1 << 20, Key: keyed, Handler: handlerFunc(l.faults.troubled)},
+		{Name: "every spilled block", Overflow: spec.Block, Capacity: 1, Disk: 3 * entryBytes},
 		{Name: "net spilled", Capacity: 2, Disk: 4 * entryBytes, Handler: handlerFunc(l.faults.troubled)},
-		{Name: "net spilled latest", Capacity: 1, Disk: 1 << 20, Deliver: pipeline.Latest},
+		{Name: "net spilled latest", Capacity: 1, Disk: 1 << 20, Deliver: spec.Latest},
 		{Name: "net spilled unready", Capacity: 1, Disk: 4 * entryBytes, Key: keyed, Ready: l.ready},
-		{Name: "lossy spilled", Capacity: 2, Disk: 4 * entryBytes, Overflow: pipeline.DropOldest},
-		{Name: "net quiet", Debounce: pipeline.Debounce{Quiet: 300 * time.Millisecond, Max: 2 * time.Second}},
-		{Name: "net quiet spilled", Debounce: pipeline.Debounce{Quiet: time.Second}, Capacity: 2, Disk: 1 << 20, Key: keyed, Handler: handlerFunc(l.faults.troubled)},
+		{Name: "lossy spilled", Capacity: 2, Disk: 4 * entryBytes, Overflow: spec.DropOldest},
+		{Name: "net quiet", Debounce: spec.Debounce{Quiet: 300 * time.Millisecond, Max: 2 * time.Second}},
+		{Name: "net quiet spilled", Debounce: spec.Debounce{Quiet: time.Second}, Capacity: 2, Disk: 1 << 20, Key: keyed, Handler: handlerFunc(l.faults.troubled)},
 		{Name: "every grouped", Grouped: true, Joint: true, Key: keyed, Handler: handlerFunc(l.faults.joint)},
-		{Name: "every grouped spilled", Grouped: true, Joint: true, Key: keyed, Handler: handlerFunc(l.faults.joint), Capacity: 2, Disk: 1 << 20, Overflow: pipeline.Block},
+		{Name: "every grouped spilled", Grouped: true, Joint: true, Key: keyed, Handler: handlerFunc(l.faults.joint), Capacity: 2, Disk: 1 << 20, Overflow: spec.Block},
 		{Name: "lossy limited", Limit: limited},
 		{Name: "lossy limited unready", Limit: limited, Ready: l.ready},
-		{Name: "every upstream", Overflow: pipeline.Block, Capacity: 2, Disk: 1 << 20, Sinks: downstream("every downstream", "every downstream troubled", "every downstream unready", "lossy downstream")},
-		{Name: "every downstream", Downstream: true, Capacity: 2, Deliver: pipeline.Latest},
+		{Name: "every upstream", Overflow: spec.Block, Capacity: 2, Disk: 1 << 20, Sinks: downstream("every downstream", "every downstream troubled", "every downstream unready", "lossy downstream")},
+		{Name: "every downstream", Downstream: true, Capacity: 2, Deliver: spec.Latest},
 		{Name: "every downstream troubled", Downstream: true, Capacity: 1, Disk: 1 << 20, Handler: handlerFunc(l.faults.troubled), Sinks: downstream("every downstream last")},
 		{Name: "every downstream unready", Downstream: true, Capacity: 3, Ready: l.ready, Key: keyed},
 		{Name: "every downstream last", Downstream: true, Disk: 3 * entryBytes},
-		{Name: "lossy downstream", Downstream: true, Capacity: 2, Overflow: pipeline.DropOldest},
-		{Name: "lossy quiet limited", Limit: limited, Debounce: pipeline.Debounce{Quiet: time.Second}},
+		{Name: "lossy downstream", Downstream: true, Capacity: 2, Overflow: spec.DropOldest},
+		{Name: "lossy quiet limited", Limit: limited, Debounce: spec.Debounce{Quiet: time.Second}},
 	}
 	for i := range routes {
 		r := &routes[i]
@@ -160,7 +160,7 @@ func (l *crashModel) routes() []pipeline.Route {
 				l.receivers[name] = &receiver{done: map[change]bool{}}
 			}
 			w.t, w.receiver, w.faults, w.ended = l.t, l.receivers[name], l.faults, l.ended
-			r.Sinks = append(r.Sinks, pipeline.NamedSink{Name: name, Sink: w, InOrder: w.inOrder})
+			r.Sinks = append(r.Sinks, spec.NamedSink{Name: name, Sink: w, InOrder: w.inOrder})
 		}
 		turn := l.faults.upTo(len(r.Sinks)) // their order in the configuration may have changed
 		r.Sinks = append(r.Sinks[turn:], r.Sinks[:turn]...)
@@ -169,7 +169,7 @@ func (l *crashModel) routes() []pipeline.Route {
 }
 
 // limited is the limit of the limited routes: all objects but one share a key.
-var limited = pipeline.Limit{
+var limited = spec.Limit{
 	Every: 2 * time.Second, Burst: 2,
 	Key: func(_ context.Context, d *event.Delta) (string, error) {
 		if d.Key().Name == "a" {
@@ -235,7 +235,7 @@ func (c *faults) upTo(n int) int {
 
 type crashPlan struct {
 	steps   []crashStep
-	batch   pipeline.Batch
+	batch   spec.Batch
 	workers int
 	seed    uint64
 
@@ -325,7 +325,7 @@ func TestNothingIsLostInACrash(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := crashPlan{
 			steps:   rapid.SliceOfN(step, 1, 30).Draw(rt, "steps"),
-			batch:   pipeline.Batch{Size: rapid.IntRange(1, 4).Draw(rt, "batch"), Wait: 10 * time.Millisecond},
+			batch:   spec.Batch{Size: rapid.IntRange(1, 4).Draw(rt, "batch"), Wait: 10 * time.Millisecond},
 			workers: rapid.IntRange(1, 3).Draw(rt, "workers"),
 			seed:    rapid.Uint64().Draw(rt, "seed"),
 

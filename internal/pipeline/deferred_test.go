@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/allowance"
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
@@ -31,7 +31,7 @@ func TestDeferred(t *testing.T) {
 			<-open
 			return d.Key().Name != "b", nil
 		})
-		b := start(t, pipeline.Route{Name: "team/r", Sinks: to(s), Filter: slow, Allowance: spent()})
+		b := start(t, spec.Settings{Name: "team/r", Sinks: to(s), Filter: slow, Allowance: spent()})
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Updated, "a", 1, 3)) // returns at once
 		if !b.statusOf("team/r").Deferred {
 			t.Error("the status does not tell")
@@ -56,8 +56,8 @@ func TestDeferred(t *testing.T) {
 func TestDeferredTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		owner, evaluating, next := spent(), make(chan string, 2), make(chan struct{})
-		route := func(name string) pipeline.Route {
-			return pipeline.Route{Name: name, Sinks: to(&recordingSink{}), Allowance: owner, Filter: filters.Func(func(context.Context, *event.Delta) (bool, error) {
+		route := func(name string) spec.Settings {
+			return spec.Settings{Name: name, Sinks: to(&recordingSink{}), Allowance: owner, Filter: filters.Func(func(context.Context, *event.Delta) (bool, error) {
 				evaluating <- name
 				<-next
 				return true, nil
@@ -84,7 +84,7 @@ func TestDeferredFasterThanEvaluated(t *testing.T) {
 		s := &recordingSink{}
 		var b *harness
 		n := 0
-		b = start(t, pipeline.Route{Name: "team/r", Sinks: to(s), Allowance: spent(), Filter: filters.Func(func(context.Context, *event.Delta) (bool, error) {
+		b = start(t, spec.Settings{Name: "team/r", Sinks: to(s), Allowance: spent(), Filter: filters.Func(func(context.Context, *event.Delta) (bool, error) {
 			if n++; len(s.got()) == 0 && n < 10_000 {
 				b.admit(delta(t, event.Added, fmt.Sprint("o", n), 0, n+1))
 			}
@@ -104,7 +104,7 @@ func TestMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
 		owner := allowance.New(timer.Real()).Of("team")
-		route := pipeline.Route{Name: "r", Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s), Allowance: owner, When: pipeline.When{
+		route := spec.Settings{Name: "r", Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s), Allowance: owner, When: spec.When{
 			Filter: whenOn, Version: "1", For: time.Minute, Resource: resourceOf, Object: fakeCache(conditionObject(t, "a", "uid-a", 3, true)),
 		}}
 		syncTo := func(b *harness, of *event.Delta) {
@@ -172,7 +172,7 @@ func TestMissed(t *testing.T) {
 func TestMissedTooMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{Name: "r", Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s), Allowance: spent(), When: pipeline.When{
+		b := start(t, spec.Settings{Name: "r", Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s), Allowance: spent(), When: spec.When{
 			Filter: whenOn, Version: "1", Resource: resourceOf, Object: fakeCache(),
 		}})
 		for i := range 1001 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -53,7 +54,7 @@ func storedDeltas(k fakeStore) []string {
 }
 
 // startDurable is start with tracking.
-func startDurable(t testing.TB, routes ...pipeline.Route) *harness {
+func startDurable(t testing.TB, routes ...spec.Settings) *harness {
 	t.Helper()
 	b := openAs(t, pipeline.Config{Store: fakeStore{}}, routes...)
 	b.Start(t.Context())
@@ -68,7 +69,7 @@ func (b *harness) dirty(what string, want ...string) {
 func TestDirty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
-		b := startDurable(t, pipeline.Route{Sinks: to(s), Batch: pipeline.Batch{Size: 2}}, pipeline.Route{Sinks: to(nil, &recordingSink{})[1:], Batch: pipeline.Batch{Size: 1}})
+		b := startDurable(t, spec.Settings{Sinks: to(s), Batch: spec.Batch{Size: 2}}, spec.Settings{Sinks: to(nil, &recordingSink{})[1:], Batch: spec.Batch{Size: 1}})
 		b.dirty("at first")
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Added, "c", 0, 3))
 		synctest.Wait() // two are with a worker, and the other route is done
@@ -90,8 +91,8 @@ func TestDirty(t *testing.T) {
 func TestDirtyOfFoldedFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
-		b := startDurable(t, pipeline.Route{
-			Sinks: to(s), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1},
+		b := startDurable(t, spec.Settings{
+			Sinks: to(s), Deliver: spec.Latest, Batch: spec.Batch{Size: 1},
 			Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) {
 				if d.Object().ResourceVersion() == "3" {
 					return false, errDown
@@ -125,7 +126,7 @@ func TestDirtyOfSinks(t *testing.T) {
 			}
 			return nil
 		}
-		b := openAs(t, pipeline.Config{Store: fakeStore{}}, pipeline.Route{Sinks: to(quick, slow)})
+		b := openAs(t, pipeline.Config{Store: fakeStore{}}, spec.Settings{Sinks: to(quick, slow)})
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
 		b.Start(t.Context()) // with one batch
 		pass(time.Second)
@@ -142,7 +143,7 @@ func TestDirtyOfSinks(t *testing.T) {
 
 func TestDirtyOfAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := startDurable(t, pipeline.Route{Sinks: to(&recordingSink{}), Retry: pipeline.Retry{Attempts: 9, Backoff: time.Second}, Handler: handleEach(func(*event.Delta) plugins.Result {
+		b := startDurable(t, spec.Settings{Sinks: to(&recordingSink{}), Retry: spec.Retry{Attempts: 9, Backoff: time.Second}, Handler: handleEach(func(*event.Delta) plugins.Result {
 			return plugins.Result{Verdict: plugins.Retry, Err: errDown}
 		})})
 		b.admit(delta(t, event.Added, "a", 0, 1))
@@ -156,7 +157,7 @@ func TestDirtyOfAttempts(t *testing.T) {
 func TestNothingIsTrackedUnlessAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
-		b := start(t, pipeline.Route{Sinks: to(s)})
+		b := start(t, spec.Settings{Sinks: to(s)})
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		synctest.Wait()
 		b.dirty("not durable")
@@ -179,7 +180,7 @@ func TestDirtyBeforeLetters(t *testing.T) {
 			return nil
 		}}
 		k, written := fakeStore{}, make(chan struct{})
-		b := openAs(t, pipeline.Config{Store: k}, pipeline.Route{Name: "r", Sinks: to(s)})
+		b := openAs(t, pipeline.Config{Store: k}, spec.Settings{Name: "r", Sinks: to(s)})
 		b.letters.refuse = func(checkpoint.Letter) error { <-written; return nil }
 		b.admit(delta(t, event.Added, "bad", 0, 1), delta(t, event.Added, "good", 0, 2))
 		b.Start(t.Context()) // with one batch

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -35,11 +35,11 @@ func TestDrainLeavesDeadSinks(t *testing.T) {
 					}
 					return nil
 				}}
-				retry := pipeline.Retry{Attempts: 1, Backoff: 100 * time.Millisecond, Max: time.Hour, MaxAge: 24 * time.Hour}
-				named := func(name string, s *recordingSink) pipeline.NamedSink { return pipeline.NamedSink{Name: name, Sink: s} }
-				routes := []pipeline.Route{
-					{Sinks: []pipeline.NamedSink{named("dead", dead)}, Retry: retry},
-					{Sinks: []pipeline.NamedSink{named("alive", alive), named("dead", dead)}, Retry: retry, Concurrency: 1, Batch: pipeline.Batch{Size: 1}},
+				retry := spec.Retry{Attempts: 1, Backoff: 100 * time.Millisecond, Max: time.Hour, MaxAge: 24 * time.Hour}
+				named := func(name string, s *recordingSink) spec.NamedSink { return spec.NamedSink{Name: name, Sink: s} }
+				routes := []spec.Settings{
+					{Sinks: []spec.NamedSink{named("dead", dead)}, Retry: retry},
+					{Sinks: []spec.NamedSink{named("alive", alive), named("dead", dead)}, Retry: retry, Concurrency: 1, Batch: spec.Batch{Size: 1}},
 				}
 				begin := start
 				if c.durable {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/cel"
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
@@ -24,19 +24,19 @@ func TestErrorKinds(t *testing.T) {
 	filter := func(err error) filters.Filter {
 		return filters.Func(func(context.Context, *event.Delta) (bool, error) { return false, fmt.Errorf("evaluation: %w", err) })
 	}
-	limit := func(err error) pipeline.Limit { return pipeline.Limit{Key: fails(err), Every: time.Hour} }
+	limit := func(err error) spec.Limit { return spec.Limit{Key: fails(err), Every: time.Hour} }
 	tests := map[string]struct {
-		route     pipeline.Route
+		route     spec.Settings
 		kind      string
 		delivered bool
 	}{
-		"a filter that costs too much":   {pipeline.Route{Filter: filter(cel.ErrCost)}, "cost", false},
-		"a filter that fails":            {pipeline.Route{Filter: filter(errBad)}, "filter", false},
-		"a key that costs too much":      {pipeline.Route{Key: fails(cel.ErrCost)}, "cost", false},
-		"a key of an absent field":       {pipeline.Route{Key: fails(cel.ErrAbsent)}, "absent", true},
-		"a limit.key that fails":         {pipeline.Route{Limit: limit(errBad)}, "filter", false},
-		"a limit.key of an absent field": {pipeline.Route{Limit: limit(cel.ErrAbsent)}, "absent", true},
-		"a batch.by of an absent field":  {pipeline.Route{Key: fails(cel.ErrAbsent), Grouped: true, Joint: true}, "absent", true},
+		"a filter that costs too much":   {spec.Settings{Filter: filter(cel.ErrCost)}, "cost", false},
+		"a filter that fails":            {spec.Settings{Filter: filter(errBad)}, "filter", false},
+		"a key that costs too much":      {spec.Settings{Key: fails(cel.ErrCost)}, "cost", false},
+		"a key of an absent field":       {spec.Settings{Key: fails(cel.ErrAbsent)}, "absent", true},
+		"a limit.key that fails":         {spec.Settings{Limit: limit(errBad)}, "filter", false},
+		"a limit.key of an absent field": {spec.Settings{Limit: limit(cel.ErrAbsent)}, "absent", true},
+		"a batch.by of an absent field":  {spec.Settings{Key: fails(cel.ErrAbsent), Grouped: true, Joint: true}, "absent", true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

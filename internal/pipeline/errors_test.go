@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -35,11 +36,11 @@ func TestErrorsAreBounded(t *testing.T) {
 		rejects := &recordingSink{refuse: func(event.Event) error { return plugins.Reject(hostile) }}
 		down := &recordingSink{refuse: func(event.Event) error { return hostile }}
 		pauses := &recordingSink{refuse: func(event.Event) error { return plugins.Pause(hostile) }}
-		b := start(t, pipeline.Route{Sinks: to(rejects)}, pipeline.Route{Sinks: to(&recordingSink{}), Handler: handleEach(ofHandler)},
-			pipeline.Route{Name: "ends", Sinks: to(&recordingSink{}), Handler: ends},
-			pipeline.Route{Name: "filters", Sinks: to(&recordingSink{}), Filter: filters.Func(func(context.Context, *event.Delta) (bool, error) { return false, hostile })},
-			pipeline.Route{Name: "down", Sinks: []pipeline.NamedSink{{Name: "down", Sink: down}}},
-			pipeline.Route{Name: "paused", Sinks: []pipeline.NamedSink{{Name: "pauses", Sink: pauses}}})
+		b := start(t, spec.Settings{Sinks: to(rejects)}, spec.Settings{Sinks: to(&recordingSink{}), Handler: handleEach(ofHandler)},
+			spec.Settings{Name: "ends", Sinks: to(&recordingSink{}), Handler: ends},
+			spec.Settings{Name: "filters", Sinks: to(&recordingSink{}), Filter: filters.Func(func(context.Context, *event.Delta) (bool, error) { return false, hostile })},
+			spec.Settings{Name: "down", Sinks: []spec.NamedSink{{Name: "down", Sink: down}}},
+			spec.Settings{Name: "paused", Sinks: []spec.NamedSink{{Name: "pauses", Sink: pauses}}})
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		pass(time.Minute)
 		if len(b.letters.all) != 4 {
@@ -66,7 +67,7 @@ func TestSaidIsForLetters(t *testing.T) {
 			var log bytes.Buffer
 			l := &fakeDeadLetters{}
 			cfg := pipeline.Config{
-				Routes:  []pipeline.Route{{Name: "r", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s)}},
+				Routes:  []spec.Settings{{Name: "r", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s)}},
 				Metrics: metrics.New(), Log: slog.New(slog.NewTextHandler(&log, nil)),
 			}
 			if kept {

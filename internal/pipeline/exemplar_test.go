@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -35,15 +35,15 @@ func TestExemplar(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := delta(t, event.Added, "a", 0, 1)
 		for _, c := range []struct {
-			start func(pipeline.Route) *harness
+			start func(spec.Settings) *harness
 			trace []string
 		}{
-			{func(r pipeline.Route) *harness { return start(t, r) }, nil},
-			{func(r pipeline.Route) *harness { b, _ := traced(t, false, r); return b }, nil},
-			{func(r pipeline.Route) *harness { b, _ := traced(t, true, r); return b }, []string{"trace_id=" + trace.Of(d).String()}},
+			{func(r spec.Settings) *harness { return start(t, r) }, nil},
+			{func(r spec.Settings) *harness { b, _ := traced(t, false, r); return b }, nil},
+			{func(r spec.Settings) *harness { b, _ := traced(t, true, r); return b }, []string{"trace_id=" + trace.Of(d).String()}},
 		} {
 			s := &recordingSink{}
-			b := c.start(pipeline.Route{Sinks: to(s)})
+			b := c.start(spec.Settings{Sinks: to(s)})
 			b.admit(d)
 			b.drain()
 			equal(t, "exemplars", b.exemplars(), append([]string{"event_id=" + s.events[0].ID}, c.trace...)...)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -22,7 +23,7 @@ func initial(t *testing.T, name string, epoch int) *event.Delta {
 func TestKnownRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sinks := map[string]*recordingSink{"known": {}, "new": {}, "later": {}, "back": {}}
-		route := func(name string, known bool) pipeline.Route {
+		route := func(name string, known bool) spec.Settings {
 			r := routeOf(name, "1", sinks[name])
 			r.Existing, r.Known, r.Sinks[0].Name = true, known, name
 			return r

@@ -15,6 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -46,15 +47,15 @@ func TestRejected(t *testing.T) {
 		"unknown":       {plugins.Result{Verdict: 99}, 4},
 		"deterministic": {plugins.Result{Verdict: plugins.Fail, Err: fmt.Errorf("trap: %w", plugins.Reject(errBad))}, 1},
 	}
-	outcomes := map[pipeline.OnFailure]string{pipeline.DeadLetter: metrics.DeadLettered, pipeline.Drop: metrics.Dropped}
+	outcomes := map[spec.OnFailure]string{spec.DeadLetter: metrics.DeadLettered, spec.Drop: metrics.Dropped}
 	for name, test := range tests {
 		for onFailure, outcome := range outcomes {
 			t.Run(name+" "+outcome, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s, calls := &recordingSink{}, 0
-					b := start(t, pipeline.Route{
+					b := start(t, spec.Settings{
 						Sinks: to(s), Handler: counting(&calls, test.result), OnFailure: onFailure,
-						Retry: pipeline.Retry{Attempts: 3, Backoff: time.Second},
+						Retry: spec.Retry{Attempts: 3, Backoff: time.Second},
 					})
 					begin := time.Now()
 					b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Updated, "b", 1, 2))
@@ -91,8 +92,8 @@ func TestRetryHoldsItsKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		var seen []string
-		b := open(t, pipeline.Route{
-			Sinks: to(s), Retry: pipeline.Retry{Attempts: 1, Backoff: time.Second},
+		b := open(t, spec.Settings{
+			Sinks: to(s), Retry: spec.Retry{Attempts: 1, Backoff: time.Second},
 			Handler: handleEach(func(d *event.Delta) plugins.Result {
 				version := d.Object().ResourceVersion()
 				first := !slices.Contains(seen, version)
@@ -118,8 +119,8 @@ func TestRetryHoldsItsKey(t *testing.T) {
 func TestRetryTakesNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{
-			Sinks: to(s), Retry: pipeline.Retry{Attempts: 1000}, Batch: pipeline.Batch{Size: 1},
+		b := start(t, spec.Settings{
+			Sinks: to(s), Retry: spec.Retry{Attempts: 1000}, Batch: spec.Batch{Size: 1},
 			Handler: handleEach(func(d *event.Delta) plugins.Result {
 				if strings.HasPrefix(d.Key().Name, "later") {
 					return plugins.Result{Verdict: plugins.Retry, Err: plugins.RetryLater(errBad, time.Hour)}
@@ -160,7 +161,7 @@ func TestBatchErrors(t *testing.T) {
 					}
 					return handleEach(ok)(ctx, batch)
 				})
-				b := open(t, pipeline.Route{Sinks: to(s), Handler: h, HandlerName: "h", Retry: pipeline.Retry{Attempts: 2}})
+				b := open(t, spec.Settings{Sinks: to(s), Handler: h, HandlerName: "h", Retry: spec.Retry{Attempts: 2}})
 				b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "poison", 0, 2), delta(t, event.Updated, "a", 1, 3),
 					delta(t, event.Updated, "poison", 1, 4), delta(t, event.Added, "b", 0, 5))
 				b.Start(t.Context()) // with one batch
@@ -191,7 +192,7 @@ func TestFilterErrors(t *testing.T) {
 	// Guarantee: never-succeeds, failed-rule-no-match
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{Sinks: to(s), Retry: pipeline.Retry{Attempts: 3}, Filter: filters.Func(
+		b := start(t, spec.Settings{Sinks: to(s), Retry: spec.Retry{Attempts: 3}, Filter: filters.Func(
 			func(_ context.Context, d *event.Delta) (bool, error) {
 				if d.Key().Name == "a" {
 					return false, errBad
@@ -214,8 +215,8 @@ func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s0, s1, calls := &recordingSink{}, &recordingSink{}, 0
 		b := start(t,
-			pipeline.Route{Sinks: to(s0), OnFailure: pipeline.Pause, Handler: counting(&calls, plugins.Result{Verdict: plugins.Fail, Err: errBad})},
-			pipeline.Route{Sinks: to(s0, s1)[1:]},
+			spec.Settings{Sinks: to(s0), OnFailure: spec.Pause, Handler: counting(&calls, plugins.Result{Verdict: plugins.Fail, Err: errBad})},
+			spec.Settings{Sinks: to(s0, s1)[1:]},
 		)
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		pass(time.Hour)
@@ -249,7 +250,7 @@ func TestSinksAreIndependent(t *testing.T) {
 			return nil
 		}}
 		s1, calls := &recordingSink{}, 0
-		b := start(t, pipeline.Route{Sinks: to(s0, s1), Handler: counting(&calls, plugins.Result{Events: []plugins.Emit{
+		b := start(t, spec.Settings{Sinks: to(s0, s1), Handler: counting(&calls, plugins.Result{Events: []plugins.Emit{
 			{Data: []byte("0")}, {Data: []byte("1")}, {Data: []byte("2")},
 		}})})
 		b.admit(delta(t, event.Added, "a", 0, 1))
@@ -288,7 +289,7 @@ func TestSinkRejects(t *testing.T) {
 			return nil
 		}}
 		s1 := &recordingSink{}
-		b := open(t, pipeline.Route{Sinks: to(s0, s1), Retry: pipeline.Retry{Attempts: 3}})
+		b := open(t, spec.Settings{Sinks: to(s0, s1), Retry: spec.Retry{Attempts: 3}})
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Updated, "a", 1, 2), delta(t, event.Added, "b", 0, 3))
 		b.Start(t.Context()) // with one batch
 		b.drain()
@@ -306,7 +307,7 @@ func TestMaxAge(t *testing.T) {
 	// Guarantee: sink-unavailable
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{refuse: func(event.Event) error { return errDown }}
-		b := start(t, pipeline.Route{Sinks: to(s), Retry: pipeline.Retry{MaxAge: time.Hour}})
+		b := start(t, spec.Settings{Sinks: to(s), Retry: spec.Retry{MaxAge: time.Hour}})
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		pass(59 * time.Minute)
 		equal(t, "early", b.letters.got())
@@ -330,7 +331,7 @@ func TestDeadLettersFail(t *testing.T) {
 			return nil
 		}}
 		calls := 0
-		b := start(t, pipeline.Route{Sinks: to(s), Handler: counting(&calls, plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(errBad)})})
+		b := start(t, spec.Settings{Sinks: to(s), Handler: counting(&calls, plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(errBad)})})
 		b.letters.refuse = func(checkpoint.Letter) error {
 			if full {
 				return errors.New("no space left on device")
@@ -360,16 +361,16 @@ func TestOneRouteDoesNotSlowAnother(t *testing.T) {
 		hang := func(ctx context.Context) { <-ctx.Done() }
 		s := &recordingSink{}
 		b := start(t,
-			pipeline.Route{Sinks: []pipeline.NamedSink{{Name: "hangs", Sink: &recordingSink{before: hang}}}, Capacity: 2},
-			pipeline.Route{Sinks: to(s), Capacity: 2, Overflow: pipeline.DropOldest, Handler: handlerFunc(
+			spec.Settings{Sinks: []spec.NamedSink{{Name: "hangs", Sink: &recordingSink{before: hang}}}, Capacity: 2},
+			spec.Settings{Sinks: to(s), Capacity: 2, Overflow: spec.DropOldest, Handler: handlerFunc(
 				func(ctx context.Context, _ []*event.Delta) ([]plugins.Result, error) {
 					hang(ctx)
 					return nil, ctx.Err()
 				})},
-			pipeline.Route{Sinks: to(s), Capacity: 2, Handler: handleEach(func(*event.Delta) plugins.Result {
+			spec.Settings{Sinks: to(s), Capacity: 2, Handler: handleEach(func(*event.Delta) plugins.Result {
 				return plugins.Result{Verdict: plugins.Fail}
-			}), OnFailure: pipeline.Pause},
-			pipeline.Route{Sinks: to(s), Batch: pipeline.Batch{Size: 64, Wait: 10 * time.Millisecond}},
+			}), OnFailure: spec.Pause},
+			spec.Settings{Sinks: to(s), Batch: spec.Batch{Size: 64, Wait: 10 * time.Millisecond}},
 		)
 		for version := 1; version < 1000; version++ {
 			begin := time.Now()
@@ -391,10 +392,10 @@ func TestLogsHoldNoBodies(t *testing.T) {
 		var log bytes.Buffer
 		p, err := pipeline.New(pipeline.Config{
 			Log: slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
-			Routes: []pipeline.Route{
+			Routes: []spec.Settings{
 				{Name: "letters", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(&recordingSink{refuse: func(event.Event) error { return plugins.Reject(errBad) }})},
-				{Name: "drop", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(&malformedSink{&brokenCalls{}}), OnFailure: pipeline.Drop, Retry: pipeline.Retry{MaxAge: 1}},
-				{Name: "pause", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(&recordingSink{}), OnFailure: pipeline.Pause, Handler: handleEach(
+				{Name: "drop", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(&malformedSink{&brokenCalls{}}), OnFailure: spec.Drop, Retry: spec.Retry{MaxAge: 1}},
+				{Name: "pause", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(&recordingSink{}), OnFailure: spec.Pause, Handler: handleEach(
 					func(d *event.Delta) plugins.Result { panic(string(d.Object().JSON())) })},
 			},
 		})

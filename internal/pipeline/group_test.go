@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -37,10 +38,10 @@ func joiningHandler(fails func(group string) error) handlerFunc {
 	}
 }
 
-func groups(s *timedSink, fails func(string) error) pipeline.Route {
-	return pipeline.Route{
+func groups(s *timedSink, fails func(string) error) spec.Settings {
+	return spec.Settings{
 		Name: "r", Sinks: to(s), Key: initials, Grouped: true, Joint: true, Handler: joiningHandler(fails),
-		Batch: pipeline.Batch{Size: 4, Wait: 10 * time.Second},
+		Batch: spec.Batch{Size: 4, Wait: 10 * time.Second},
 	}
 }
 
@@ -58,7 +59,7 @@ func TestGroups(t *testing.T) {
 			return nil
 		}
 		r := groups(s, nil)
-		r.Retry = pipeline.Retry{Backoff: time.Second, Max: time.Second}
+		r.Retry = spec.Retry{Backoff: time.Second, Max: time.Second}
 		b := start(t, r)
 		b.admit(delta(t, event.Updated, "a1", 1, 2), delta(t, event.Updated, "a2", 1, 3), delta(t, event.Updated, "b1", 1, 4), delta(t, event.Updated, "a1", 2, 5))
 		pass(5 * time.Second)
@@ -181,7 +182,7 @@ func TestGroupsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedSink{began: time.Now()}
 		r := groups(s, nil)
-		r.Limit = pipeline.Limit{Key: initials, Every: time.Minute}
+		r.Limit = spec.Limit{Key: initials, Every: time.Minute}
 		b := start(t, r)
 		for i := range 9 {
 			b.admit(delta(t, event.Updated, fmt.Sprint("a", i), 1, 10+i))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -22,7 +23,7 @@ import (
 // sink continues.
 func TestSinkPausesARoute(t *testing.T) {
 	// Guarantee: kubernetes-limits
-	for name, onFailure := range map[string]pipeline.OnFailure{"deadLetter": pipeline.DeadLetter, "drop": pipeline.Drop, "pause": pipeline.Pause} {
+	for name, onFailure := range map[string]spec.OnFailure{"deadLetter": spec.DeadLetter, "drop": spec.Drop, "pause": spec.Pause} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				calls := 0
@@ -33,7 +34,7 @@ func TestSinkPausesARoute(t *testing.T) {
 					}
 					return nil
 				}}
-				b := start(t, pipeline.Route{Sinks: to(s), OnFailure: onFailure}, pipeline.Route{Sinks: to(s)})
+				b := start(t, spec.Settings{Sinks: to(s), OnFailure: onFailure}, spec.Settings{Sinks: to(s)})
 				b.admit(delta(t, event.Added, "a", 0, 1))
 				pass(time.Minute)
 				b.admit(delta(t, event.Added, "b", 0, 2))
@@ -84,7 +85,7 @@ func TestPauseAcrossRestarts(t *testing.T) {
 	// Guarantee: kubernetes-limits-kept
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &countingSink{}
-		r := pipeline.Route{Name: "r", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Concurrency: 1, Batch: pipeline.Batch{Size: 1}}
+		r := spec.Settings{Name: "r", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Concurrency: 1, Batch: spec.Batch{Size: 1}}
 		runOnce(t, d, r, func(b *harness) {
 			if err := b.resume("r"); !errors.Is(err, pipeline.ErrNotPaused) {
 				t.Errorf("error is %v", err)
@@ -118,7 +119,7 @@ func TestPauseAcrossRestarts(t *testing.T) {
 			s.counted.Store(0)
 			changed := r
 			changed.Version = "2"
-			change, err := b.Prepare([]pipeline.Route{changed})
+			change, err := b.Prepare([]spec.Settings{changed})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -158,7 +159,7 @@ func TestPauseByUser(t *testing.T) {
 	// Guarantee: pause-by-user
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
-		r := pipeline.Route{Name: "r", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Concurrency: 1, Batch: pipeline.Batch{Size: 1}}
+		r := spec.Settings{Name: "r", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Concurrency: 1, Batch: spec.Batch{Size: 1}}
 		until := time.Now().Add(2 * time.Hour)
 		paused := func(b *harness, want string) {
 			t.Helper()
@@ -182,7 +183,7 @@ func TestPauseByUser(t *testing.T) {
 		runOnce(t, d, r, func(b *harness) {
 			changed := r
 			changed.Version = "2"
-			change, err := b.Prepare([]pipeline.Route{changed})
+			change, err := b.Prepare([]spec.Settings{changed})
 			must.Succeed(t, err)
 			change.Swap()
 			change.Finish(t.Context())
@@ -214,7 +215,7 @@ func TestPauseByUser(t *testing.T) {
 func TestPauseOfAnotherCause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := &recordingSink{refuse: func(event.Event) error { return plugins.Reject(errDown) }}
-		r := pipeline.Route{Name: "r", Sinks: to(bad), OnFailure: pipeline.Pause}
+		r := spec.Settings{Name: "r", Sinks: to(bad), OnFailure: spec.Pause}
 		b := start(t, r)
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		pass(time.Minute)
@@ -234,7 +235,7 @@ func TestSinkPostponesAnEvent(t *testing.T) {
 			}
 			return nil
 		}}
-		b := start(t, pipeline.Route{Sinks: to(s), Batch: pipeline.Batch{Size: 1}})
+		b := start(t, spec.Settings{Sinks: to(s), Batch: spec.Batch{Size: 1}})
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		for version := 2; version < 12; version++ {
 			b.admit(delta(t, event.Added, string(rune('a'+version)), 0, version))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -19,8 +20,8 @@ func TestGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
 		var there []*event.Object
-		route := func(caughtUp chan struct{}) pipeline.Route {
-			return pipeline.Route{
+		route := func(caughtUp chan struct{}) spec.Settings {
+			return spec.Settings{
 				Name: "r", Ops: []event.Op{event.Deleted}, Handler: describingHandler, Sinks: to(s), Hold: time.Hour,
 				Key: func(_ context.Context, d *event.Delta) (string, error) {
 					if name := d.Key().Name; len(name) > 1 {
@@ -28,7 +29,7 @@ func TestGone(t *testing.T) {
 					}
 					return "", cel.ErrAbsent
 				},
-				When: pipeline.When{CaughtUp: caughtUp, Resource: resourceOf, Object: func(source string, key event.Key) *event.Object { return fakeCache(there...)(source, key) }},
+				When: spec.When{CaughtUp: caughtUp, Resource: resourceOf, Object: func(source string, key event.Key) *event.Object { return fakeCache(there...)(source, key) }},
 			}
 		}
 		runOnce(t, d, route(nil), func(b *harness) {
@@ -70,7 +71,7 @@ func TestGoneLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
 		caughtUp := make(chan struct{})
-		r := pipeline.Route{Name: "r", Ops: []event.Op{event.Deleted}, Handler: describingHandler, Sinks: to(s), Hold: time.Hour, When: pipeline.When{Resource: resourceOf}}
+		r := spec.Settings{Name: "r", Ops: []event.Op{event.Deleted}, Handler: describingHandler, Sinks: to(s), Hold: time.Hour, When: spec.When{Resource: resourceOf}}
 		runOnce(t, d, r, func(b *harness) {
 			b.admit(conditionDelta(t, event.Deleted, "a", 1, true), conditionDelta(t, event.Deleted, "b", 2, true))
 			d.cut(b)
@@ -92,18 +93,18 @@ func TestGoneLate(t *testing.T) {
 func TestGoneReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
-		route := func(name string, gone time.Duration) pipeline.Route {
-			return pipeline.Route{
+		route := func(name string, gone time.Duration) spec.Settings {
+			return spec.Settings{
 				Name: name, ID: "id", Sources: []string{"pods"}, Ops: []event.Op{event.Deleted}, Handler: describingHandler, Sinks: to(s), Hold: gone,
-				When: pipeline.When{Resource: resourceOf, Object: fakeCache(conditionObject(t, "there", "uid-there", 9, true))},
+				When: spec.When{Resource: resourceOf, Object: fakeCache(conditionObject(t, "there", "uid-there", 9, true))},
 			}
 		}
 		b := openAs(t, pipeline.Config{Store: d}, route("old", time.Hour))
 		b.Start(t.Context())
 		b.admit(conditionDelta(t, event.Deleted, "a", 1, true), conditionDelta(t, event.Deleted, "there", 2, true))
 		d.cut(b)
-		exchange := func(r pipeline.Route) {
-			c, err := b.Prepare([]pipeline.Route{r})
+		exchange := func(r spec.Settings) {
+			c, err := b.Prepare([]spec.Settings{r})
 			if err != nil {
 				t.Fatal(err)
 			}

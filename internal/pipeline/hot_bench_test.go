@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -44,9 +44,9 @@ func BenchmarkHotObject(b *testing.B) {
 	for range b.N {
 		for i, inOrder := range []bool{true, false} {
 			s := &requestCounter{}
-			route := pipeline.Route{
-				Sinks: []pipeline.NamedSink{{Name: "requests", Sink: s, InOrder: inOrder}}, Capacity: len(deltas) + 1,
-				Batch: pipeline.Batch{Size: 64}, Concurrency: 1,
+			route := spec.Settings{
+				Sinks: []spec.NamedSink{{Name: "requests", Sink: s, InOrder: inOrder}}, Capacity: len(deltas) + 1,
+				Batch: spec.Batch{Size: 64}, Concurrency: 1,
 			}
 			p := open(b, route)
 			p.admit(deltas...) // all deltas are pending when the first request is sent

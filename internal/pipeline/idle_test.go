@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -64,10 +65,10 @@ func TestClock(t *testing.T) {
 		}
 		return ok(d)
 	})
-	hour := pipeline.Retry{Attempts: 3, Backoff: time.Hour, Max: 3 * time.Hour, MaxAge: 9 * time.Hour, Exact: true}
+	hour := spec.Retry{Attempts: 3, Backoff: time.Hour, Max: 3 * time.Hour, MaxAge: 9 * time.Hour, Exact: true}
 	b := openAs(t, pipeline.Config{Clock: clock},
-		pipeline.Route{Sources: []string{"pods"}, Handler: retry, Sinks: []pipeline.NamedSink{{Name: "out", Sink: out}}, Retry: hour, Batch: pipeline.Batch{Size: 8, Wait: time.Minute}},
-		pipeline.Route{Sources: []string{"others"}, Sinks: []pipeline.NamedSink{{Name: "slow", Sink: slow}}, Retry: hour},
+		spec.Settings{Sources: []string{"pods"}, Handler: retry, Sinks: []spec.NamedSink{{Name: "out", Sink: out}}, Retry: hour, Batch: spec.Batch{Size: 8, Wait: time.Minute}},
+		spec.Settings{Sources: []string{"others"}, Sinks: []spec.NamedSink{{Name: "slow", Sink: slow}}, Retry: hour},
 	)
 	b.Start(t.Context())
 	first := delta(t, event.Added, "a", 0, 1)
@@ -101,9 +102,9 @@ func TestIdle(t *testing.T) {
 		return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(errors.New("no"))}
 	})
 	b := openAs(t, pipeline.Config{Clock: clock},
-		pipeline.Route{Sources: []string{"pods"}, Ready: ready, Sinks: []pipeline.NamedSink{{Name: "out", Sink: &recordingSink{}}}},
-		pipeline.Route{Sources: []string{"paused"}, Handler: fail, OnFailure: pipeline.Pause, Sinks: []pipeline.NamedSink{{Name: "out", Sink: &recordingSink{}}}},
-		pipeline.Route{Sources: []string{"held"}, Sinks: []pipeline.NamedSink{{Name: "held", Sink: &recordingSink{before: func(context.Context) { <-held }}}}, Batch: pipeline.Batch{Size: 1}, Concurrency: 2},
+		spec.Settings{Sources: []string{"pods"}, Ready: ready, Sinks: []spec.NamedSink{{Name: "out", Sink: &recordingSink{}}}},
+		spec.Settings{Sources: []string{"paused"}, Handler: fail, OnFailure: spec.Pause, Sinks: []spec.NamedSink{{Name: "out", Sink: &recordingSink{}}}},
+		spec.Settings{Sources: []string{"held"}, Sinks: []spec.NamedSink{{Name: "held", Sink: &recordingSink{before: func(context.Context) { <-held }}}}, Batch: spec.Batch{Size: 1}, Concurrency: 2},
 	)
 	b.Start(t.Context())
 	for _, source := range []string{"pods", "paused"} {
@@ -137,7 +138,7 @@ func TestIdle(t *testing.T) {
 
 // scenario is the input of a route: the changes of the objects, and the faults.
 type scenario struct {
-	route  pipeline.Route
+	route  spec.Settings
 	deltas []scenarioDelta
 	// by object and version: the verdicts of the first attempts
 	handler map[string][]plugins.Verdict
@@ -154,13 +155,13 @@ func drawScenario(t *rapid.T) scenario {
 	second := func(label string, most int) time.Duration {
 		return time.Duration(rapid.IntRange(0, most).Draw(t, label)) * time.Second
 	}
-	s.route = pipeline.Route{
+	s.route = spec.Settings{
 		Sources: []string{"pods"},
-		Batch:   pipeline.Batch{Size: rapid.IntRange(1, 4).Draw(t, "batch"), Wait: second("wait", 5)},
-		Retry: pipeline.Retry{
+		Batch:   spec.Batch{Size: rapid.IntRange(1, 4).Draw(t, "batch"), Wait: second("wait", 5)},
+		Retry: spec.Retry{
 			Attempts: rapid.IntRange(0, 3).Draw(t, "attempts"), Backoff: time.Second, Max: second("max", 8), MaxAge: time.Minute, Exact: true,
 		},
-		Deliver: rapid.SampledFrom([]pipeline.Deliver{pipeline.Every, pipeline.Latest}).Draw(t, "deliver"),
+		Deliver: rapid.SampledFrom([]spec.Deliver{spec.Every, spec.Latest}).Draw(t, "deliver"),
 	}
 	for i := range rapid.IntRange(1, 12).Draw(t, "deltas") {
 		d := scenarioDelta{second("after", 4), rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "name")}
@@ -193,7 +194,7 @@ func (s scenario) play(t testing.TB, clock timer.Clock, pass func(*harness, time
 		}
 		return plugins.Result{Verdict: verdict, Err: errors.New("no")}
 	})
-	route.Sinks = []pipeline.NamedSink{{Name: "out", Sink: &recordingSink{refuse: func(e event.Event) error {
+	route.Sinks = []spec.NamedSink{{Name: "out", Sink: &recordingSink{refuse: func(e event.Event) error {
 		runtime.Gosched()
 		key := e.Subject[len("default/"):] + e.K8sResourceVersion
 		refused[key]++

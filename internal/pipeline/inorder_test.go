@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // inOrder is a sink that keeps the order of a key within a write.
-func inOrder(s *recordingSink) []pipeline.NamedSink {
+func inOrder(s *recordingSink) []spec.NamedSink {
 	s.inOrder = true
-	return []pipeline.NamedSink{{Name: "in order", Sink: s, InOrder: true}}
+	return []spec.NamedSink{{Name: "in order", Sink: s, InOrder: true}}
 }
 
 // hot returns updates of a, and one of each of some others behind the first of them.
@@ -43,20 +44,20 @@ func TestSeveralOfAKey(t *testing.T) {
 	noKey := func(context.Context, *event.Delta) (string, error) { return "", nil }
 	alone := append([]int{1, 4}, slices.Repeat([]int{1}, 18)...)
 	for name, test := range map[string]struct {
-		route pipeline.Route
+		route spec.Settings
 		other *recordingSink
 		want  []int
 	}{
-		"in order":            {pipeline.Route{}, nil, []int{1, 8, 8, 6}},
-		"not in order":        {pipeline.Route{}, &recordingSink{}, alone},
-		"pauses":              {pipeline.Route{OnFailure: pipeline.Pause}, nil, alone},
-		"with a key":          {pipeline.Route{Key: sameKey}, nil, []int{1, 8, 8, 6}},
-		"with an empty key":   {pipeline.Route{Key: noKey}, nil, nil},
-		"with a handler":      {pipeline.Route{Handler: handleEach(ok)}, nil, []int{1, 8, 8, 6}},
-		"drops every other":   {pipeline.Route{Handler: handleEach(evenOnly)}, nil, nil},
-		"two events of each":  {pipeline.Route{Handler: handleEach(two)}, nil, []int{2, 16, 16, 12}},
-		"and a second one":    {pipeline.Route{}, &recordingSink{inOrder: true}, []int{1, 8, 8, 6}},
-		"delivers the latest": {pipeline.Route{Deliver: pipeline.Latest}, nil, []int{1, 4}},
+		"in order":            {spec.Settings{}, nil, []int{1, 8, 8, 6}},
+		"not in order":        {spec.Settings{}, &recordingSink{}, alone},
+		"pauses":              {spec.Settings{OnFailure: spec.Pause}, nil, alone},
+		"with a key":          {spec.Settings{Key: sameKey}, nil, []int{1, 8, 8, 6}},
+		"with an empty key":   {spec.Settings{Key: noKey}, nil, nil},
+		"with a handler":      {spec.Settings{Handler: handleEach(ok)}, nil, []int{1, 8, 8, 6}},
+		"drops every other":   {spec.Settings{Handler: handleEach(evenOnly)}, nil, nil},
+		"two events of each":  {spec.Settings{Handler: handleEach(two)}, nil, []int{2, 16, 16, 12}},
+		"and a second one":    {spec.Settings{}, &recordingSink{inOrder: true}, []int{1, 8, 8, 6}},
+		"delivers the latest": {spec.Settings{Deliver: spec.Latest}, nil, []int{1, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -70,9 +71,9 @@ func TestSeveralOfAKey(t *testing.T) {
 				}
 				test.route.Sinks = inOrder(s)
 				if test.other != nil {
-					test.route.Sinks = append(test.route.Sinks, pipeline.NamedSink{Name: "other", Sink: test.other, InOrder: test.other.inOrder})
+					test.route.Sinks = append(test.route.Sinks, spec.NamedSink{Name: "other", Sink: test.other, InOrder: test.other.inOrder})
 				}
-				test.route.Batch = pipeline.Batch{Size: 8}
+				test.route.Batch = spec.Batch{Size: 8}
 				b := start(t, test.route)
 				b.admit(hot(t, 1)...)
 				synctest.Wait()
@@ -124,7 +125,7 @@ func TestPartOfAKeyFails(t *testing.T) {
 			return nil
 		}
 		second := &recordingSink{}
-		route := pipeline.Route{Sinks: append(inOrder(s), pipeline.NamedSink{Name: "second", Sink: second, InOrder: true}), Batch: pipeline.Batch{Size: 8}}
+		route := spec.Settings{Sinks: append(inOrder(s), spec.NamedSink{Name: "second", Sink: second, InOrder: true}), Batch: spec.Batch{Size: 8}}
 		b, k := startOn(t, pipeline.Config{}, route)
 		b.admit(delta(t, event.Updated, "x", 1, 2))
 		synctest.Wait()
@@ -169,7 +170,7 @@ func TestKeyAfterAnOutage(t *testing.T) {
 			}
 			return errDown
 		}}
-		b := start(t, pipeline.Route{Sinks: inOrder(s), Batch: pipeline.Batch{Size: 8}})
+		b := start(t, spec.Settings{Sinks: inOrder(s), Batch: spec.Batch{Size: 8}})
 		b.admit(hot(t, 24)...)
 		pass(time.Hour)
 		before := len(s.wrote())
@@ -202,7 +203,7 @@ func TestChainInOrder(t *testing.T) {
 			}
 			return true, nil
 		})
-		b := start(t, pipeline.Route{Name: "upstream", Sinks: downstream("target"), Batch: pipeline.Batch{Size: 3, Wait: time.Second}}, target)
+		b := start(t, spec.Settings{Name: "upstream", Sinks: downstream("target"), Batch: spec.Batch{Size: 3, Wait: time.Second}}, target)
 		b.admit(delta(t, event.Updated, "a", 1, 2))
 		pass(2 * time.Second)
 		b.admit(hot(t, 4)[1:]...)
@@ -226,7 +227,7 @@ func TestEmptyKey(t *testing.T) {
 			return nil
 		}}
 		noKey := func(context.Context, *event.Delta) (string, error) { return "", nil }
-		b := start(t, pipeline.Route{Key: noKey, Sinks: inOrder(s), Batch: pipeline.Batch{Size: 3, Wait: time.Second}})
+		b := start(t, spec.Settings{Key: noKey, Sinks: inOrder(s), Batch: spec.Batch{Size: 3, Wait: time.Second}})
 		b.admit(delta(t, event.Updated, "a", 1, 2), delta(t, event.Updated, "b", 1, 2), delta(t, event.Updated, "c", 1, 2))
 		b.drain()
 		equal(t, "sink", s.got(), "updated a@2", "updated b@2", "updated c@2")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -21,12 +22,12 @@ func TestChangedSinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := &recordingSink{refuse: func(event.Event) error { return errDown }}
 		took := map[string]*recordingSink{"a": {}, "b": {}, "up": {}, "new": {}}
-		to := func(name string, s *recordingSink) pipeline.NamedSink {
-			return pipeline.NamedSink{Name: name, Version: "1", Sink: s}
+		to := func(name string, s *recordingSink) spec.NamedSink {
+			return spec.NamedSink{Name: name, Version: "1", Sink: s}
 		}
 		first := routeOf("r", "1", down)
-		first.Sinks = []pipeline.NamedSink{to("a", took["a"]), to("b", took["b"]), to("down", down), to("removed", down)}
-		first.Retry = pipeline.Retry{Backoff: time.Second, Max: time.Second}
+		first.Sinks = []spec.NamedSink{to("a", took["a"]), to("b", took["b"]), to("down", down), to("removed", down)}
+		first.Retry = spec.Retry{Backoff: time.Second, Max: time.Second}
 		saved := fakeStore{}
 		b := openAs(t, pipeline.Config{Store: saved}, first)
 		b.Start(t.Context())
@@ -34,7 +35,7 @@ func TestChangedSinks(t *testing.T) {
 		pass(time.Millisecond)
 		second := first
 		second.Version = "2"
-		second.Sinks = []pipeline.NamedSink{to("new", took["new"]), {Name: "down", Version: "2", Sink: took["up"]}, to("b", took["b"]), to("a", took["a"])}
+		second.Sinks = []spec.NamedSink{to("new", took["new"]), {Name: "down", Version: "2", Sink: took["up"]}, to("b", took["b"]), to("a", took["a"])}
 		b.exchange(nil, second)
 		saved.write(t, b.Dirty())
 		pass(time.Minute)
@@ -96,10 +97,10 @@ func TestChangedConcurrency(t *testing.T) {
 			working.Add(-1)
 		}}
 		version := 0
-		route := func(workers int) pipeline.Route {
+		route := func(workers int) spec.Settings {
 			version++
 			r := routeOf("r", string(rune('0'+version)), s)
-			r.Concurrency, r.Batch = workers, pipeline.Batch{Size: 1}
+			r.Concurrency, r.Batch = workers, spec.Batch{Size: 1}
 			return r
 		}
 		b := start(t, route(2))
@@ -129,7 +130,7 @@ func TestChangedWhileItPauses(t *testing.T) {
 		bad := &recordingSink{before: func(context.Context) { time.Sleep(10 * time.Second) }, refuse: func(event.Event) error { return plugins.Reject(errDown) }}
 		good := &recordingSink{}
 		first, second := routeOf("r", "1", bad), routeOf("r", "2", good)
-		first.OnFailure, second.OnFailure = pipeline.Pause, pipeline.Pause
+		first.OnFailure, second.OnFailure = spec.Pause, spec.Pause
 		second.Sinks[0].Version = "2"
 		b := start(t, first)
 		b.admit(delta(t, event.Added, "a", 0, 1))
@@ -158,13 +159,13 @@ func TestChangedKey(t *testing.T) {
 		first, second := routeOf("r", "1", s), routeOf("r", "2", s)
 		second.Key = func(context.Context, *event.Delta) (string, error) { return "one", nil }
 		first.Concurrency, second.Concurrency = 4, 4
-		first.Batch, second.Batch = pipeline.Batch{Size: 1}, pipeline.Batch{Size: 1}
+		first.Batch, second.Batch = spec.Batch{Size: 1}, spec.Batch{Size: 1}
 		b := start(t, first)
 		for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
 			b.admit(delta(t, event.Added, name, 0, i+1))
 		}
 		pass(time.Second)
-		change, err := b.Prepare([]pipeline.Route{second})
+		change, err := b.Prepare([]spec.Settings{second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,9 +207,9 @@ func TestChangedWhileItIsAsked(t *testing.T) {
 // for the new one.
 func TestChangedDuringRescan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		route := func(version string) pipeline.Route {
+		route := func(version string) spec.Settings {
 			r := routeOf("r", version, &recordingSink{})
-			r.Ops, r.When = edges, pipeline.When{Filter: whenOn, Version: version}
+			r.Ops, r.When = edges, spec.When{Filter: whenOn, Version: version}
 			return r
 		}
 		b := start(t, route("1"))

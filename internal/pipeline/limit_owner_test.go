@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/complaints"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -30,7 +31,7 @@ func TestOwnedKeys(t *testing.T) {
 	// Guarantee: limit-keys-owned
 	synctest.Test(t, func(t *testing.T) {
 		const bound = 20
-		limited := func(ids ...string) (routes []pipeline.Route) {
+		limited := func(ids ...string) (routes []spec.Settings) {
 			for _, id := range ids {
 				r := routeOf(id, "1", &recordingSink{})
 				r.ID, r.Limit.Every = id, time.Hour
@@ -101,7 +102,7 @@ func TestOwnedKeysAbandoned(t *testing.T) {
 		saved := k.known("team/b")
 		b.exchange(nil, a)
 		k.cut(b)
-		change, err := b.Prepare([]pipeline.Route{a, second})
+		change, err := b.Prepare([]spec.Settings{a, second})
 		must.Succeed(t, err)
 		must.Succeed(t, change.RestoreRules("team/b", saved))
 		change.Abandon()

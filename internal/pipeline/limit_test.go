@@ -14,6 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -59,7 +60,7 @@ func TestLimit(t *testing.T) {
 			}
 			return initials(ctx, d)
 		}
-		b := start(t, pipeline.Route{Sinks: to(s), Limit: pipeline.Limit{Key: key, Every: 10 * time.Minute, Burst: 2}})
+		b := start(t, spec.Settings{Sinks: to(s), Limit: spec.Limit{Key: key, Every: 10 * time.Minute, Burst: 2}})
 		for i, name := range []string{"a1", "a2", "a3", "b1", "a1", "x1", "x1", "x2", "x1", "y1", "y1"} {
 			b.admit(delta(t, event.Updated, name, 100+i, 101+i))
 		}
@@ -89,7 +90,7 @@ func TestLimit(t *testing.T) {
 func TestLimitNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready, s := make(chan struct{}), &recordingSink{}
-		b := start(t, pipeline.Route{Sinks: to(s), Ready: ready, Limit: pipeline.Limit{Key: initials, Every: time.Minute}})
+		b := start(t, spec.Settings{Sinks: to(s), Ready: ready, Limit: spec.Limit{Key: initials, Every: time.Minute}})
 		b.admit(delta(t, event.Added, "a1", 0, 1), delta(t, event.Added, "a2", 0, 2), delta(t, event.Added, "b1", 0, 3))
 		pass(time.Hour)
 		close(ready)
@@ -112,13 +113,13 @@ func TestLimitOfAChain(t *testing.T) {
 		count := handleEach(func(d *event.Delta) plugins.Result {
 			return plugins.Result{Events: []plugins.Emit{{Data: fmt.Appendf(nil, `{"suppressed":%d}`, d.Suppressed)}}}
 		})
-		behind := func(name string, s *recordingSink, every time.Duration) pipeline.Route {
+		behind := func(name string, s *recordingSink, every time.Duration) spec.Settings {
 			r := downstreamRoute(name, out("out of "+name, s))
-			r.Handler, r.Limit = count, pipeline.Limit{Key: all, Every: every}
+			r.Handler, r.Limit = count, spec.Limit{Key: all, Every: every}
 			return r
 		}
-		b := start(t, pipeline.Route{
-			Sinks: append(downstream("limited", "plain"), out("first", first)), Handler: count, Limit: pipeline.Limit{Key: all, Every: time.Minute},
+		b := start(t, spec.Settings{
+			Sinks: append(downstream("limited", "plain"), out("first", first)), Handler: count, Limit: spec.Limit{Key: all, Every: time.Minute},
 		}, behind("limited", limited, 150*time.Second), behind("plain", plain, 0))
 		for i := range 4 { // three at once, of which two are held back
 			for j := range 3 {
@@ -140,7 +141,7 @@ func TestLimitRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &flakyStore{fakeStore: fakeStore{}}
 		down := &recordingSink{refuse: func(event.Event) error { return errDown }}
-		r := pipeline.Route{Name: "r", Limit: pipeline.Limit{Key: initials, Every: time.Hour}, Retry: pipeline.Retry{Max: time.Minute}}
+		r := spec.Settings{Name: "r", Limit: spec.Limit{Key: initials, Every: time.Hour}, Retry: spec.Retry{Max: time.Minute}}
 		r.Sinks = to(down)
 		b := openAs(t, pipeline.Config{Store: k}, r)
 		b.Start(t.Context())
@@ -179,8 +180,8 @@ func TestLimitReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &flakyStore{fakeStore: fakeStore{}}
 		s := &recordingSink{}
-		r := pipeline.Route{
-			Name: "r", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Limit: pipeline.Limit{Key: initials, Every: time.Hour},
+		r := spec.Settings{
+			Name: "r", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Limit: spec.Limit{Key: initials, Every: time.Hour},
 		}
 		b := openAs(t, pipeline.Config{Store: k}, r)
 		b.Start(t.Context())
@@ -189,8 +190,8 @@ func TestLimitReload(t *testing.T) {
 			version++
 			b.admit(delta(t, event.Added, name, 0, version))
 		}
-		reload := func(r pipeline.Route) {
-			change, err := b.Prepare([]pipeline.Route{r})
+		reload := func(r spec.Settings) {
+			change, err := b.Prepare([]spec.Settings{r})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -219,7 +220,7 @@ func TestLimitReload(t *testing.T) {
 		admit("a5")
 		pass(time.Second)
 		equal(t, "sink", reported(t, s), "a1@1", "b1@5", "a5@6 +3")
-		renamed.Limit = pipeline.Limit{}
+		renamed.Limit = spec.Limit{}
 		reload(renamed)
 		admit("a6")
 		admit("a7")
@@ -237,9 +238,9 @@ func TestLimitFolded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
 		s := &recordingSink{before: func(context.Context) { <-stuck }}
-		b := start(t, pipeline.Route{
-			Sinks: to(s), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1},
-			Limit: pipeline.Limit{Key: initials, Every: time.Minute},
+		b := start(t, spec.Settings{
+			Sinks: to(s), Deliver: spec.Latest, Batch: spec.Batch{Size: 1},
+			Limit: spec.Limit{Key: initials, Every: time.Minute},
 		})
 		b.admit(delta(t, event.Added, "z", 0, 1)) // keeps the worker busy
 		pass(time.Second)
@@ -270,8 +271,8 @@ func TestLimitEdges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		r := groups(&timedSink{}, nil)
-		r.Sinks, r.Ops, r.Existing, r.When = to(s), edges, true, pipeline.When{Filter: whenOn, Version: "1"}
-		r.Limit = pipeline.Limit{Key: initials, Every: time.Hour}
+		r.Sinks, r.Ops, r.Existing, r.When = to(s), edges, true, spec.When{Filter: whenOn, Version: "1"}
+		r.Limit = spec.Limit{Key: initials, Every: time.Hour}
 		b := start(t, r)
 		b.admit(conditionDelta(t, event.Added, "a1", 1, true), conditionDelta(t, event.Added, "a2", 2, true), conditionDelta(t, event.Added, "a3", 3, true))
 		b.admit(conditionDelta(t, event.Updated, "a1", 4, false), conditionDelta(t, event.Updated, "a3", 5, false))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -18,18 +19,18 @@ func TestLongKeys(t *testing.T) {
 	const most = 600
 	long := strings.Repeat("x", 250_000)
 	byLetter := func(_ context.Context, d *event.Delta) (string, error) { return long + d.Key().Name[:1], nil }
-	once := pipeline.Limit{Every: time.Hour}
+	once := spec.Limit{Every: time.Hour}
 	ofKey := once
 	ofKey.Key = byLetter
 	for name, test := range map[string]struct {
-		route pipeline.Route
+		route spec.Settings
 		pods  []string
 		want  int
 	}{
-		"key":                 {pipeline.Route{Key: byLetter}, []string{"a1", "a2", "b1"}, 3},
-		"batch.by":            {pipeline.Route{Key: byLetter, Grouped: true, Batch: pipeline.Batch{Size: 8, Wait: time.Second}}, []string{"a1", "a2", "b1"}, 3},
-		"limit.key":           {pipeline.Route{Limit: ofKey}, []string{"a1", "a2", "b1"}, 2},
-		"limit of the object": {pipeline.Route{Limit: once}, []string{"a" + long, "a" + long, "b" + long}, 2},
+		"key":                 {spec.Settings{Key: byLetter}, []string{"a1", "a2", "b1"}, 3},
+		"batch.by":            {spec.Settings{Key: byLetter, Grouped: true, Batch: spec.Batch{Size: 8, Wait: time.Second}}, []string{"a1", "a2", "b1"}, 3},
+		"limit.key":           {spec.Settings{Limit: ofKey}, []string{"a1", "a2", "b1"}, 2},
+		"limit of the object": {spec.Settings{Limit: once}, []string{"a" + long, "a" + long, "b" + long}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

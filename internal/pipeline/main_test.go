@@ -14,6 +14,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/leaks"
@@ -69,20 +70,20 @@ type harness struct {
 
 // start creates and starts a pipeline of routes that take all ops of pods unless they specify
 // others. It is closed with the test.
-func start(t testing.TB, routes ...pipeline.Route) *harness {
+func start(t testing.TB, routes ...spec.Settings) *harness {
 	t.Helper()
 	b := open(t, routes...)
 	b.Start(t.Context())
 	return b
 }
 
-func open(t testing.TB, routes ...pipeline.Route) *harness {
+func open(t testing.TB, routes ...spec.Settings) *harness {
 	t.Helper()
 	return openAs(t, pipeline.Config{}, routes...)
 }
 
 // openAs is open with further configuration.
-func openAs(t testing.TB, cfg pipeline.Config, routes ...pipeline.Route) *harness {
+func openAs(t testing.TB, cfg pipeline.Config, routes ...spec.Settings) *harness {
 	t.Helper()
 	m := metrics.New()
 	b := &harness{t: t, letters: &fakeDeadLetters{}, registry: prometheus.NewRegistry(), metrics: m}
@@ -100,7 +101,7 @@ func openAs(t testing.TB, cfg pipeline.Config, routes ...pipeline.Route) *harnes
 			r.Ops = event.Ops()
 		}
 		if r.Batch.Size == 0 {
-			r.Batch = pipeline.Batch{Size: 8, Wait: 10 * time.Millisecond}
+			r.Batch = spec.Batch{Size: 8, Wait: 10 * time.Millisecond}
 		}
 	}
 	cfg.Routes, cfg.Metrics, cfg.Log, cfg.DeadLetters = routes, m, slog.New(slog.DiscardHandler), b.letters

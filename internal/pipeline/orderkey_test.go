@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -15,12 +15,12 @@ import (
 func TestOrderKey(t *testing.T) {
 	owner := func(context.Context, *event.Delta) (string, error) { return "team-a", nil }
 	for name, test := range map[string]struct {
-		route pipeline.Route
+		route spec.Settings
 		want  string
 	}{
-		"an object":            {pipeline.Route{}, "pods/default/a"},
-		"a key":                {pipeline.Route{Key: owner}, "team-a"},
-		"a key with a handler": {pipeline.Route{Key: owner, Handler: handleEach(ok)}, "team-a"},
+		"an object":            {spec.Settings{}, "pods/default/a"},
+		"a key":                {spec.Settings{Key: owner}, "team-a"},
+		"a key with a handler": {spec.Settings{Key: owner, Handler: handleEach(ok)}, "team-a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -10,32 +10,33 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 func TestOverflow(t *testing.T) {
 	// Guarantee: uncounted-drops
 	tests := map[string]struct {
-		deliver   pipeline.Deliver
-		overflow  pipeline.Overflow
+		deliver   spec.Deliver
+		overflow  spec.Overflow
 		want      []string
 		coalesced float64
 		dropped   float64
 	}{
 		"every, room enough": {want: []string{"added a@1", "added c@6", "updated a@2", "updated c@7", "updated a@3", "deleted a@4"}},
-		"latest":             {deliver: pipeline.Latest, want: []string{"added a@1", "added c@7", "deleted a@4"}, coalesced: 3},
-		"fold":               {overflow: pipeline.Coalesce, want: []string{"added a@1", "added c@7", "deleted a@4"}, coalesced: 3},
-		"dropOldest":         {overflow: pipeline.DropOldest, want: []string{"added a@1", "added c@6", "updated c@7"}, dropped: 3},
+		"latest":             {deliver: spec.Latest, want: []string{"added a@1", "added c@7", "deleted a@4"}, coalesced: 3},
+		"fold":               {overflow: spec.Coalesce, want: []string{"added a@1", "added c@7", "deleted a@4"}, coalesced: 3},
+		"dropOldest":         {overflow: spec.DropOldest, want: []string{"added a@1", "added c@6", "updated c@7"}, dropped: 3},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, open := blockingSink()
 				capacity := 3
-				if test.overflow == pipeline.Coalesce && test.coalesced == 0 || test.deliver == pipeline.Latest {
+				if test.overflow == spec.Coalesce && test.coalesced == 0 || test.deliver == spec.Latest {
 					capacity = 100
 				}
-				b := start(t, pipeline.Route{Sinks: to(s), Deliver: test.deliver, Overflow: test.overflow, Capacity: capacity, Batch: pipeline.Batch{Size: 1}})
+				b := start(t, spec.Settings{Sinks: to(s), Deliver: test.deliver, Overflow: test.overflow, Capacity: capacity, Batch: spec.Batch{Size: 1}})
 				b.admit(delta(t, event.Added, "a", 0, 1))
 				synctest.Wait() // attempted from now on
 				b.admit(delta(t, event.Updated, "a", 1, 2), delta(t, event.Updated, "a", 2, 3), delta(t, event.Deleted, "a", 4, 0),
@@ -62,7 +63,7 @@ func TestFoldIsBoundedByObjects(t *testing.T) {
 	// Guarantee: memory-bounded
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
-		b := start(t, pipeline.Route{Sinks: to(s), Capacity: 2, Batch: pipeline.Batch{Size: 1}})
+		b := start(t, spec.Settings{Sinks: to(s), Capacity: 2, Batch: spec.Batch{Size: 1}})
 		version := 1
 		for round := range 50 {
 			for _, name := range []string{"a", "b", "c"} {
@@ -85,7 +86,7 @@ func TestFoldIsBoundedByObjects(t *testing.T) {
 func TestDeletesBeyondCapacityShrink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
-		b := start(t, pipeline.Route{Sinks: to(s), Capacity: 1, Batch: pipeline.Batch{Size: 1}})
+		b := start(t, spec.Settings{Sinks: to(s), Capacity: 1, Batch: spec.Batch{Size: 1}})
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		synctest.Wait()
 		text := `{"kind":"Pod","metadata":{"name":"b","namespace":"default","uid":"u","resourceVersion":"3"},"spec":"` + strings.Repeat("x", 5000) + `"}`
@@ -107,7 +108,7 @@ func TestBlock(t *testing.T) {
 	// Guarantee: route-isolation
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
-		b := start(t, pipeline.Route{Sinks: to(s), Overflow: pipeline.Block, Capacity: 2, Batch: pipeline.Batch{Size: 1}})
+		b := start(t, spec.Settings{Sinks: to(s), Overflow: spec.Block, Capacity: 2, Batch: spec.Batch{Size: 1}})
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -136,7 +137,7 @@ func TestBlock(t *testing.T) {
 func TestBlockedAdmitEndsWithDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
-		b := start(t, pipeline.Route{Sinks: to(s), Overflow: pipeline.Block, Capacity: 1})
+		b := start(t, spec.Settings{Sinks: to(s), Overflow: spec.Block, Capacity: 1})
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		refused := make(chan error)
 		go func() {
@@ -157,7 +158,7 @@ func TestBlockedAdmitEndsWithDrain(t *testing.T) {
 func TestBlockLetsTheFirstListPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ready := &recordingSink{}, make(chan struct{})
-		b := start(t, pipeline.Route{Sinks: to(s), Overflow: pipeline.Block, Capacity: 1, Ready: ready, Existing: true})
+		b := start(t, spec.Settings{Sinks: to(s), Overflow: spec.Block, Capacity: 1, Ready: ready, Existing: true})
 		for i, name := range []string{"a", "b", "c"} {
 			d := delta(t, event.Added, name, 0, i+1)
 			d.Initial = true
@@ -179,7 +180,7 @@ func TestBlockLetsTheFirstListPass(t *testing.T) {
 func TestBlockLetsTheListAfterARestartPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ready := &recordingSink{}, make(chan struct{})
-		b := start(t, pipeline.Route{Sinks: to(s), Overflow: pipeline.Block, Capacity: 1, Ready: ready})
+		b := start(t, spec.Settings{Sinks: to(s), Overflow: spec.Block, Capacity: 1, Ready: ready})
 		b.admit(delta(t, event.Updated, "c", 1, 2)) // the queue is full now
 		for _, d := range []*event.Delta{delta(t, event.Deleted, "a", 3, 0), delta(t, event.Updated, "b", 4, 5)} {
 			d.Transit().Listed = true
@@ -196,13 +197,13 @@ func TestBlockLetsTheListAfterARestartPass(t *testing.T) {
 func TestUnreadyIsBoundedToo(t *testing.T) {
 	// Guarantee: memory-bounded
 	synctest.Test(t, func(t *testing.T) {
-		for overflow, want := range map[pipeline.Overflow][]string{
+		for overflow, want := range map[spec.Overflow][]string{
 			// there was room again for the last two
-			pipeline.Coalesce:   {"added a@7", "updated a@8", "updated a@9"},
-			pipeline.DropOldest: {"updated a@7", "updated a@8", "updated a@9"},
+			spec.Coalesce:   {"added a@7", "updated a@8", "updated a@9"},
+			spec.DropOldest: {"updated a@7", "updated a@8", "updated a@9"},
 		} {
 			s, ready := &recordingSink{}, make(chan struct{})
-			b := start(t, pipeline.Route{Sinks: to(s), Capacity: 3, Ready: ready, Overflow: overflow})
+			b := start(t, spec.Settings{Sinks: to(s), Capacity: 3, Ready: ready, Overflow: overflow})
 			b.admit(delta(t, event.Added, "a", 0, 1))
 			for version := 2; version < 10; version++ {
 				b.admit(delta(t, event.Updated, "a", version-1, version))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -59,7 +60,7 @@ func TestPermit(t *testing.T) {
 					return handler(ctx, batch)
 				})
 				// One worker: a call that another one has permission for may begin when the permission ends.
-				r := pipeline.Route{Sinks: to(first, second), Handler: checked, Concurrency: 1, Retry: pipeline.Retry{MaxAge: time.Hour}}
+				r := spec.Settings{Sinks: to(first, second), Handler: checked, Concurrency: 1, Retry: spec.Retry{MaxAge: time.Hour}}
 				b := openAs(t, pipeline.Config{Permit: p.permit}, r)
 				at("start")
 				b.Start(t.Context())
@@ -101,7 +102,7 @@ func TestPermit(t *testing.T) {
 func TestSettleForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, release := blockingSink()
-		b := start(t, pipeline.Route{Sinks: to(s), Batch: pipeline.Batch{Size: 1}, Concurrency: 1})
+		b := start(t, spec.Settings{Sinks: to(s), Batch: spec.Batch{Size: 1}, Concurrency: 1})
 		for i := range 3 {
 			b.admit(delta(t, event.Added, fmt.Sprint("o", i), 0, i+1))
 		}

@@ -14,16 +14,17 @@ import (
 	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // to names the sinks of a route s0, s1, ….
-func to(sinks ...plugins.Sink) []pipeline.NamedSink {
-	var named []pipeline.NamedSink
+func to(sinks ...plugins.Sink) []spec.NamedSink {
+	var named []spec.NamedSink
 	for i, s := range sinks {
-		named = append(named, pipeline.NamedSink{Name: fmt.Sprintf("s%d", i), Sink: s})
+		named = append(named, spec.NamedSink{Name: fmt.Sprintf("s%d", i), Sink: s})
 	}
 	return named
 }
@@ -41,7 +42,7 @@ func equal(t testing.TB, what string, got []string, want ...string) {
 func TestDelivery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s0, s1 := &recordingSink{}, &recordingSink{}
-		b := start(t, pipeline.Route{Sinks: to(s0, s1), Ops: []event.Op{event.Added, event.Updated, event.Deleted}})
+		b := start(t, spec.Settings{Sinks: to(s0, s1), Ops: []event.Op{event.Added, event.Updated, event.Deleted}})
 		initial := delta(t, event.Added, "old", 0, 1)
 		initial.Initial = true
 		other := delta(t, event.Added, "x", 0, 9)
@@ -70,7 +71,7 @@ func TestDelivery(t *testing.T) {
 func TestExisting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s0, s1 := &recordingSink{}, &recordingSink{}
-		b := start(t, pipeline.Route{Sinks: to(s0)}, pipeline.Route{Sinks: to(nil, s1)[1:], Existing: true})
+		b := start(t, spec.Settings{Sinks: to(s0)}, spec.Settings{Sinks: to(nil, s1)[1:], Existing: true})
 		d := delta(t, event.Added, "a", 0, 1)
 		d.Initial = true
 		b.admit(d, delta(t, event.Updated, "a", 1, 2))
@@ -86,7 +87,7 @@ func TestExisting(t *testing.T) {
 func TestFullBatchDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{Sinks: to(s), Batch: pipeline.Batch{Size: 2, Wait: time.Hour}})
+		b := start(t, spec.Settings{Sinks: to(s), Batch: spec.Batch{Size: 2, Wait: time.Hour}})
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		synctest.Wait()
 		b.admit(delta(t, event.Added, "b", 0, 2))
@@ -111,7 +112,7 @@ func TestOneWriteHoldsOneDeltaOfAKey(t *testing.T) {
 			return nil
 		}}
 		handled := 0
-		b := open(t, pipeline.Route{Sinks: to(s), Handler: handleEach(func(d *event.Delta) plugins.Result { handled++; return ok(d) }), HandlerName: "h"})
+		b := open(t, spec.Settings{Sinks: to(s), Handler: handleEach(func(d *event.Delta) plugins.Result { handled++; return ok(d) }), HandlerName: "h"})
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Updated, "a", 1, 2), delta(t, event.Added, "b", 0, 3))
 		b.Start(t.Context()) // with one batch
 		b.drain()
@@ -128,7 +129,7 @@ func TestOneWriteHoldsOneDeltaOfAKey(t *testing.T) {
 func TestHandlerEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{Sinks: to(s), Handler: handleEach(func(d *event.Delta) plugins.Result {
+		b := start(t, spec.Settings{Sinks: to(s), Handler: handleEach(func(d *event.Delta) plugins.Result {
 			switch d.Key().Name {
 			case "drop":
 				return plugins.Result{Verdict: plugins.Drop, Events: []plugins.Emit{{Data: []byte("1")}}}
@@ -159,8 +160,8 @@ func TestKeys(t *testing.T) {
 		var mu sync.Mutex
 		held, running := true, []string{}
 		keys := map[string]string{"1": "n1", "2": "n1", "3": "n2", "4": "n3"}
-		b := start(t, pipeline.Route{
-			Sinks: to(s), Concurrency: 4, Batch: pipeline.Batch{Size: 1}, Retry: pipeline.Retry{Attempts: 1},
+		b := start(t, spec.Settings{
+			Sinks: to(s), Concurrency: 4, Batch: spec.Batch{Size: 1}, Retry: spec.Retry{Attempts: 1},
 			Key: func(_ context.Context, d *event.Delta) (string, error) {
 				key, known := keys[d.Object().ResourceVersion()]
 				switch {
@@ -212,8 +213,8 @@ func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		ready, calls := make(chan struct{}), 0
-		b := start(t, pipeline.Route{
-			Sinks: to(s), Ready: ready, Concurrency: 3, Deliver: pipeline.Latest,
+		b := start(t, spec.Settings{
+			Sinks: to(s), Ready: ready, Concurrency: 3, Deliver: spec.Latest,
 			Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) {
 				calls++
 				return d.Key().Name != "b" && d.Object().ResourceVersion() != "5", nil
@@ -241,7 +242,7 @@ func TestReady(t *testing.T) {
 
 func TestDrainDoesNotWaitForRoutesThatAreNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := start(t, pipeline.Route{Name: "r", Sinks: to(&recordingSink{}), Ready: make(chan struct{})})
+		b := start(t, spec.Settings{Name: "r", Sinks: to(&recordingSink{}), Ready: make(chan struct{})})
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		begin := time.Now()
 		if err := b.Drain(t.Context()); err == nil || !strings.Contains(err.Error(), `route "r" 1`) {
@@ -258,7 +259,7 @@ func TestDrainTimesOutAndCloseStops(t *testing.T) {
 		var ended error
 		hang := &recordingSink{before: func(ctx context.Context) { <-ctx.Done(); ended = ctx.Err() }, refuse: func(event.Event) error { return ended }}
 		down := &recordingSink{refuse: func(event.Event) error { return errDown }}
-		b := start(t, pipeline.Route{Name: "hangs", Sinks: to(hang)}, pipeline.Route{Name: "down", Sinks: to(nil, down)[1:]}, pipeline.Route{Sinks: to(nil, nil, &recordingSink{})[2:]})
+		b := start(t, spec.Settings{Name: "hangs", Sinks: to(hang)}, spec.Settings{Name: "down", Sinks: to(nil, down)[1:]}, spec.Settings{Sinks: to(nil, nil, &recordingSink{})[2:]})
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -285,7 +286,7 @@ func TestDrainTimesOutAndCloseStops(t *testing.T) {
 func TestCloseSaysThatAHandlerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
-		b := start(t, pipeline.Route{Sinks: to(&recordingSink{before: func(context.Context) { <-end }})})
+		b := start(t, spec.Settings{Sinks: to(&recordingSink{before: func(context.Context) { <-end }})})
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		pass(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -299,7 +300,7 @@ func TestCloseSaysThatAHandlerHangs(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	for _, n := range []int{0, 65} {
-		_, err := pipeline.New(pipeline.Config{Routes: []pipeline.Route{{Name: "r", Sinks: make([]pipeline.NamedSink, n)}}})
+		_, err := pipeline.New(pipeline.Config{Routes: []spec.Settings{{Name: "r", Sinks: make([]spec.NamedSink, n)}}})
 		if err == nil || !strings.Contains(err.Error(), `route "r"`) {
 			t.Errorf("%d sinks: %v", n, err)
 		}
@@ -315,7 +316,7 @@ func TestNewRefuses(t *testing.T) {
 
 // TestAdmitThatIsInterrupted: the result of a filter whose context has ended is ignored.
 func TestAdmitThatIsInterrupted(t *testing.T) {
-	b := start(t, pipeline.Route{Sinks: to(&recordingSink{}), Filter: filters.Func(func(ctx context.Context, _ *event.Delta) (bool, error) {
+	b := start(t, spec.Settings{Sinks: to(&recordingSink{}), Filter: filters.Func(func(ctx context.Context, _ *event.Delta) (bool, error) {
 		return false, ctx.Err()
 	})})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -327,7 +328,7 @@ func TestAdmitThatIsInterrupted(t *testing.T) {
 
 func TestOldestPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := start(t, pipeline.Route{Sinks: to(&recordingSink{refuse: func(event.Event) error { return errDown }})})
+		b := start(t, spec.Settings{Sinks: to(&recordingSink{refuse: func(event.Event) error { return errDown }})})
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		pass(90*time.Second + 500*time.Millisecond)
 		if age := b.value("route_oldest_pending_seconds", "route0"); age != 90 {
@@ -342,7 +343,7 @@ func TestReadyBetweenAdmitAndCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, ready := &recordingSink{}, make(chan struct{})
 		odd := filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Object().ResourceVersion() != "2", nil })
-		b := start(t, pipeline.Route{Sinks: to(s), Ready: ready, Filter: odd})
+		b := start(t, spec.Settings{Sinks: to(s), Ready: ready, Filter: odd})
 		commit, err := b.Admit(t.Context(), delta(t, event.Added, "a", 0, 2))
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -50,8 +51,8 @@ func (s *timedSink) noted() []string {
 	})
 }
 
-func quiet(s *timedSink) pipeline.Route {
-	return pipeline.Route{Name: "r", Sinks: to(s), Debounce: pipeline.Debounce{Quiet: 5 * time.Second, Max: 11 * time.Second}}
+func quiet(s *timedSink) spec.Settings {
+	return spec.Settings{Name: "r", Sinks: to(s), Debounce: spec.Debounce{Quiet: 5 * time.Second, Max: 11 * time.Second}}
 }
 
 // TestDebounce: the net change of an object is delivered after a quiet period, or after the maximum
@@ -133,7 +134,7 @@ func TestDebounceRetry(t *testing.T) {
 			return nil
 		}
 		r := quiet(s)
-		r.Retry = pipeline.Retry{Backoff: time.Second, Max: time.Second}
+		r.Retry = spec.Retry{Backoff: time.Second, Max: time.Second}
 		b := start(t, r)
 		b.admit(delta(t, event.Updated, "a", 1, 2))
 		pass(20 * time.Second)
@@ -218,7 +219,7 @@ func TestDebounceLimit(t *testing.T) {
 		s := &timedSink{began: time.Now()}
 		k := &flakyStore{fakeStore: fakeStore{}}
 		r := quiet(s)
-		r.Limit = pipeline.Limit{Key: initials, Every: time.Minute}
+		r.Limit = spec.Limit{Key: initials, Every: time.Minute}
 		b := openAs(t, pipeline.Config{Store: k}, r)
 		b.Start(t.Context())
 		b.admit(delta(t, event.Updated, "a1", 1, 2), delta(t, event.Updated, "a1", 2, 3))
@@ -258,7 +259,7 @@ func TestDebounceLimitPassed(t *testing.T) {
 		s.refuse = func(event.Event) error { return errDown }
 		k := &flakyStore{fakeStore: fakeStore{}}
 		r := quiet(s)
-		r.Limit = pipeline.Limit{Key: initials, Every: time.Hour}
+		r.Limit = spec.Limit{Key: initials, Every: time.Hour}
 		b := openAs(t, pipeline.Config{Store: k}, r)
 		b.Start(t.Context())
 		b.admit(delta(t, event.Updated, "a1", 1, 2))

@@ -50,7 +50,7 @@ type changed struct {
 //
 // There is one Change at a time: the previous one is finished or abandoned before. The error names
 // a route that cannot work.
-func (p *Pipeline) Prepare(routes []Route) (*Change, error) {
+func (p *Pipeline) Prepare(routes []spec.Settings) (*Change, error) {
 	if err := spec.Check(routes); err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (p *Pipeline) Prepare(routes []Route) (*Change, error) {
 }
 
 // add adds a new or existing route. It returns its entry in the filter table.
-func (c *Change) add(rc Route) filters.Entry {
+func (c *Change) add(rc spec.Settings) filters.Entry {
 	p := c.pipeline
 	r := p.now.Load().byID(rc.ID)
 	var cfg *route.Config
@@ -90,7 +90,7 @@ func (c *Change) add(rc Route) filters.Entry {
 }
 
 // configure returns a configuration. Sinks that have not changed keep their breakers.
-func (c *Change) configure(rc *Route, born int) *route.Config {
+func (c *Change) configure(rc *spec.Settings, born int) *route.Config {
 	for _, s := range rc.Sinks {
 		if b := c.pipeline.breakers[s.Breaker()]; b != nil && s.Version != "" {
 			c.breakers[s.Breaker()] = b
@@ -117,7 +117,7 @@ func (now *routing) add(r *route.Route, cfg *route.Config) {
 }
 
 // birth returns the epoch in which a new route appears.
-func (c *Change) birth(rc *Route) int {
+func (c *Change) birth(rc *spec.Settings) int {
 	p := c.pipeline
 	born := p.epoch + 1
 	if p.life.ctx == nil {

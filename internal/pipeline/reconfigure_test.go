@@ -11,21 +11,22 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // routeOf returns a route that takes all deltas of pods.
-func routeOf(name, version string, s *recordingSink) pipeline.Route {
-	return pipeline.Route{
+func routeOf(name, version string, s *recordingSink) spec.Settings {
+	return spec.Settings{
 		Name: name, Version: version, Sources: []string{"pods"}, Ops: event.Ops(),
-		Sinks: []pipeline.NamedSink{{Name: "s", Version: "1", Sink: s}}, Batch: pipeline.Batch{Size: 8},
+		Sinks: []spec.NamedSink{{Name: "s", Version: "1", Sink: s}}, Batch: spec.Batch{Size: 8},
 	}
 }
 
 // exchange replaces the routes. existing are the objects of a source before.
-func (b *harness) exchange(existing []*event.Delta, routes ...pipeline.Route) {
+func (b *harness) exchange(existing []*event.Delta, routes ...spec.Settings) {
 	b.t.Helper()
 	change, err := b.Prepare(routes)
 	if err != nil {
@@ -56,8 +57,8 @@ func TestChangedRoute(t *testing.T) {
 			return nil
 		}}
 		first := routeOf("r", "1", s)
-		first.Sinks = append(first.Sinks, pipeline.NamedSink{Name: "slow", Version: "1", Sink: slow})
-		first.Retry = pipeline.Retry{Backoff: time.Second, Max: time.Second}
+		first.Sinks = append(first.Sinks, spec.NamedSink{Name: "slow", Version: "1", Sink: slow})
+		first.Retry = spec.Retry{Backoff: time.Second, Max: time.Second}
 		b := openAs(t, pipeline.Config{Store: fakeStore{}}, first)
 		b.Start(t.Context())
 		saved := fakeStore{}
@@ -105,7 +106,7 @@ func TestExchangeWhileBusy(t *testing.T) {
 		b := start(t, routeOf("r", "1", s))
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		pass(time.Second)
-		change, err := b.Prepare([]pipeline.Route{routeOf("r", "2", s)})
+		change, err := b.Prepare([]spec.Settings{routeOf("r", "2", s)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +157,7 @@ func TestRenamedRemovedAndNewRoutes(t *testing.T) {
 		}
 
 		// It returns, with a watch that is newer than the other routes.
-		change, err := b.Prepare([]pipeline.Route{stays, renamed, added, routeOf("removed", "1", s)})
+		change, err := b.Prepare([]spec.Settings{stays, renamed, added, routeOf("removed", "1", s)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +183,7 @@ func TestRenamedRemovedAndNewRoutes(t *testing.T) {
 func TestYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := routeOf("r", "1", &recordingSink{refuse: func(event.Event) error { return errDown }})
-		r.Capacity, r.Overflow = 1, pipeline.Block
+		r.Capacity, r.Overflow = 1, spec.Block
 		b := start(t, r)
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		passed := make(chan struct{})
@@ -222,7 +223,7 @@ func TestChangedRouteOfABusyHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
 		first, second := routeOf("r", "1", s), routeOf("r", "2", s)
-		first.Retry, second.Retry = pipeline.Retry{Attempts: 0}, pipeline.Retry{Attempts: 0}
+		first.Retry, second.Retry = spec.Retry{Attempts: 0}, spec.Retry{Attempts: 0}
 		first.Handler = boundedHandler{func(ctx context.Context, _ []*event.Delta) ([]plugins.Result, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -35,7 +36,7 @@ func TestRedeliver(t *testing.T) {
 			}
 			return nil
 		}}
-		b := openAs(t, pipeline.Config{Store: fakeStore{}}, pipeline.Route{Sinks: to(good, bad)})
+		b := openAs(t, pipeline.Config{Store: fakeStore{}}, spec.Settings{Sinks: to(good, bad)})
 		b.Start(t.Context())
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
 		pass(time.Second)
@@ -92,7 +93,7 @@ func TestRedeliverInOrder(t *testing.T) {
 			}
 			return nil
 		}}
-		b := start(t, pipeline.Route{Sinks: to(s), Deliver: pipeline.Latest, Retry: pipeline.Retry{Max: time.Second}})
+		b := start(t, spec.Settings{Sinks: to(s), Deliver: spec.Latest, Retry: spec.Retry{Max: time.Second}})
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		pass(time.Second)
 		b.admit(delta(t, event.Updated, "a", 1, 2))
@@ -117,8 +118,8 @@ func TestRedeliverInOrder(t *testing.T) {
 func TestRedeliverRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		never := make(chan struct{})
-		b := start(t, pipeline.Route{Name: "r", Sinks: to(&recordingSink{})}, pipeline.Route{Name: "waits", Sinks: to(&recordingSink{}), Ready: never},
-			pipeline.Route{Name: "full", Sinks: []pipeline.NamedSink{{Name: "down", Sink: &recordingSink{refuse: func(event.Event) error { return errDown }}}}, Capacity: 1})
+		b := start(t, spec.Settings{Name: "r", Sinks: to(&recordingSink{})}, spec.Settings{Name: "waits", Sinks: to(&recordingSink{}), Ready: never},
+			spec.Settings{Name: "full", Sinks: []spec.NamedSink{{Name: "down", Sink: &recordingSink{refuse: func(event.Event) error { return errDown }}}}, Capacity: 1})
 		b.admit(delta(t, event.Added, "x", 0, 1))
 		pass(time.Minute)
 		for _, c := range []struct{ route, sink, want string }{
@@ -139,7 +140,7 @@ func TestRedeliverRefuses(t *testing.T) {
 func TestRedeliverUnseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fails, wants, s := errBad, true, &recordingSink{}
-		b := start(t, pipeline.Route{Sinks: to(s), Filter: filters.Func(func(context.Context, *event.Delta) (bool, error) { return wants, fails })})
+		b := start(t, spec.Settings{Sinks: to(s), Filter: filters.Func(func(context.Context, *event.Delta) (bool, error) { return wants, fails })})
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
 		pass(time.Second)
 		again := func(i int) {
@@ -167,7 +168,7 @@ func TestRedeliverUnseen(t *testing.T) {
 
 // The dead letters of many rejected deltas are written in few writes.
 func TestDeadLettersInOneWrite(t *testing.T) {
-	for name, route := range map[string]pipeline.Route{
+	for name, route := range map[string]spec.Settings{
 		"sink": {Sinks: to(&recordingSink{refuse: func(event.Event) error { return plugins.Reject(errBad) }})},
 		"handler": {Sinks: to(&recordingSink{}), Handler: handleEach(func(*event.Delta) plugins.Result {
 			return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(errors.New("no"))}
@@ -175,7 +176,7 @@ func TestDeadLettersInOneWrite(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				route.Batch = pipeline.Batch{Size: 64, Wait: time.Millisecond}
+				route.Batch = spec.Batch{Size: 64, Wait: time.Millisecond}
 				b := open(t, route)
 				for i := range 64 {
 					b.admit(delta(t, event.Added, fmt.Sprintf("n%d", i), 0, i+1))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -35,7 +36,7 @@ func TestRefused(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			got = append(got, fmt.Sprintf("%s %s@%s %v", route, d.Key().Name, d.New.ResourceVersion(), suppressed))
-		}}, pipeline.Route{Sinks: to(s), Handler: h, Limit: pipeline.Limit{Every: time.Hour}})
+		}}, spec.Settings{Sinks: to(s), Handler: h, Limit: spec.Limit{Every: time.Hour}})
 		b.Start(t.Context())
 		b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Updated, "a", 1, 2))
 		pass(time.Second)

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -25,9 +25,9 @@ func TestReminders(t *testing.T) {
 			}
 			return nil
 		}}
-		r := pipeline.Route{
-			Name: "r", Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s), Existing: true, Retry: pipeline.Retry{Max: time.Second},
-			When: pipeline.When{
+		r := spec.Settings{
+			Name: "r", Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s), Existing: true, Retry: spec.Retry{Max: time.Second},
+			When: spec.When{
 				Filter: whenOn, Version: "1", Every: time.Minute, Resource: resourceOf,
 				Object: fakeCache(conditionObject(t, "a", "uid-a", 1, true)),
 			},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
@@ -24,10 +25,10 @@ func TestConditionChangedCrash(t *testing.T) {
 		t.Run(fmt.Sprintf("reload %v cut %v removed %v", reload, cut, removed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
-				route := func(when filters.Filter, version string) pipeline.Route {
-					return pipeline.Route{
+				route := func(when filters.Filter, version string) spec.Settings {
+					return spec.Settings{
 						Name: "r", Version: version, Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s), Known: version != "1",
-						When: pipeline.When{Filter: when, Version: version, Resource: resourceOf, Object: fakeCache(conditionObject(t, "a", "uid-a", 1, true))},
+						When: spec.When{Filter: when, Version: version, Resource: resourceOf, Object: fakeCache(conditionObject(t, "a", "uid-a", 1, true))},
 					}
 				}
 				runOnce(t, d, route(whenOn, "1"), func(b *harness) {
@@ -40,8 +41,8 @@ func TestConditionChangedCrash(t *testing.T) {
 					if !reload {
 						return
 					}
-					exchange := func(r pipeline.Route) {
-						c, err := b.Prepare([]pipeline.Route{r})
+					exchange := func(r spec.Settings) {
+						c, err := b.Prepare([]spec.Settings{r})
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -50,7 +51,7 @@ func TestConditionChangedCrash(t *testing.T) {
 					}
 					if removed { // the condition is removed, and later replaced by another one
 						plain := route(nil, "0")
-						plain.When = pipeline.When{}
+						plain.When = spec.When{}
 						exchange(plain)
 					}
 					exchange(route(whenever, "2"))
@@ -83,14 +84,14 @@ func TestConditionChangedEarly(t *testing.T) {
 	// Guarantee: conditions-reconfigured
 	synctest.Test(t, func(t *testing.T) {
 		s, ready := &recordingSink{}, make(chan struct{})
-		route := func(version string) pipeline.Route {
-			return pipeline.Route{
+		route := func(version string) spec.Settings {
+			return spec.Settings{
 				Name: "r", Version: version, Sources: []string{"pods"}, Ops: edges, Handler: describingHandler, Sinks: to(s), Ready: ready,
-				When: pipeline.When{Filter: whenever, Version: version},
+				When: spec.When{Filter: whenever, Version: version},
 			}
 		}
 		b := start(t, route("1"))
-		c, err := b.Prepare([]pipeline.Route{route("2")})
+		c, err := b.Prepare([]spec.Settings{route("2")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +110,7 @@ func TestConditionChangedEarly(t *testing.T) {
 func TestConditionMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
-		route := pipeline.Route{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), When: pipeline.When{Filter: whenOn, Version: "1", Resource: resourceOf}}
+		route := spec.Settings{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), When: spec.When{Filter: whenOn, Version: "1", Resource: resourceOf}}
 		runOnce(t, d, route, func(b *harness) {
 			b.admit(conditionDelta(t, event.Added, "a", 1, true), conditionDelta(t, event.Added, "b", 2, true))
 			d.cut(b)
@@ -136,7 +137,7 @@ func TestConditionMissed(t *testing.T) {
 func TestConditionKeyless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), When: pipeline.When{Filter: whenOn}, Key: func(_ context.Context, d *event.Delta) (string, error) {
+		b := start(t, spec.Settings{Name: "r", Ops: edges, Handler: describingHandler, Sinks: to(s), When: spec.When{Filter: whenOn}, Key: func(_ context.Context, d *event.Delta) (string, error) {
 			if d.New == nil || !isOn(d.New) {
 				return "", errDown
 			}
@@ -157,14 +158,14 @@ func TestConditionKeyless(t *testing.T) {
 // key, or of the key of its limit, by the last known object.
 func TestConditionEndKeepsOrder(t *testing.T) {
 	owner := func(context.Context, *event.Delta) (string, error) { return "team-a", nil }
-	for name, route := range map[string]pipeline.Route{
+	for name, route := range map[string]spec.Settings{
 		"a key":              {Key: owner},
-		"the key of a limit": {Limit: pipeline.Limit{Every: time.Minute, Burst: 10, Key: owner}},
+		"the key of a limit": {Limit: spec.Limit{Every: time.Minute, Burst: 10, Key: owner}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &recordingSink{}
-				route.Name, route.Ops, route.Handler, route.Sinks, route.When = "r", edges, describingHandler, to(s), pipeline.When{Filter: whenOn}
+				route.Name, route.Ops, route.Handler, route.Sinks, route.When = "r", edges, describingHandler, to(s), spec.When{Filter: whenOn}
 				b := start(t, route)
 				b.admit(conditionDelta(t, event.Added, "a", 1, true))
 				pass(time.Second)

@@ -17,13 +17,14 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 // restart creates and starts a pipeline of a route with pending deltas.
-func restart(t testing.TB, r pipeline.Route, pending ...checkpoint.Pending) *harness {
+func restart(t testing.TB, r spec.Settings, pending ...checkpoint.Pending) *harness {
 	t.Helper()
 	b := openAs(t, pipeline.Config{Store: fakeStore{}}, r)
 	if err := b.Restore("route0", pending, checkpoint.Backlog{}); err != nil {
@@ -34,7 +35,7 @@ func restart(t testing.TB, r pipeline.Route, pending ...checkpoint.Pending) *har
 }
 
 func TestRestoreRefuses(t *testing.T) {
-	r := pipeline.Route{Sinks: to(&recordingSink{})}
+	r := spec.Settings{Sinks: to(&recordingSink{})}
 	a := checkpoint.Pending{ID: 1, Delta: delta(t, event.Added, "a", 0, 1)}
 	tests := map[string]struct {
 		fresh   bool
@@ -76,7 +77,7 @@ func TestRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s0, s1 := &recordingSink{}, &recordingSink{}
 		var attempts int
-		r := pipeline.Route{Sinks: to(s0, s1), Retry: pipeline.Retry{Attempts: 3}, Handler: handleEach(func(d *event.Delta) plugins.Result {
+		r := spec.Settings{Sinks: to(s0, s1), Retry: spec.Retry{Attempts: 3}, Handler: handleEach(func(d *event.Delta) plugins.Result {
 			if d.Key().Name == "bad" {
 				attempts++
 				return plugins.Result{Verdict: plugins.Retry, Err: errDown}
@@ -125,7 +126,7 @@ func TestRestoreFromAFile(t *testing.T) {
 		}
 	}()
 	wanted := func(_ context.Context, d *event.Delta) (bool, error) { return d.Key().Name != "b", nil }
-	r := pipeline.Route{Sinks: to(&recordingSink{}, &recordingSink{}), Ready: make(chan struct{}), Filter: filters.Func(wanted)}
+	r := spec.Settings{Sinks: to(&recordingSink{}, &recordingSink{}), Ready: make(chan struct{}), Filter: filters.Func(wanted)}
 	b := openAs(t, pipeline.Config{Store: fakeStore{}}, r)
 	// One that has passed, and two whose filter was not evaluated.
 	if err := b.Restore("route0", []checkpoint.Pending{{ID: 7, Delta: delta(t, event.Added, "b", 0, 1)}}, checkpoint.Backlog{}); err != nil {
@@ -161,17 +162,17 @@ func TestRestoreFromAFile(t *testing.T) {
 // TestRestoredIsNeverFolded: a restored delta may have been attempted, so it is neither coalesced
 // nor dropped by the overflow policy, before the route is ready and after.
 func TestRestoredIsNeverFolded(t *testing.T) {
-	for name, r := range map[string]pipeline.Route{
-		"latest":     {Deliver: pipeline.Latest},
+	for name, r := range map[string]spec.Settings{
+		"latest":     {Deliver: spec.Latest},
 		"fold":       {Capacity: 1},
-		"dropOldest": {Capacity: 3, Overflow: pipeline.DropOldest},
-		"block":      {Capacity: 9, Overflow: pipeline.Block},
+		"dropOldest": {Capacity: 3, Overflow: spec.DropOldest},
+		"block":      {Capacity: 9, Overflow: spec.Block},
 	} {
 		for _, unready := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " unready ", unready), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s, open := blockingSink()
-					r.Sinks, r.Batch = to(s), pipeline.Batch{Size: 1}
+					r.Sinks, r.Batch = to(s), spec.Batch{Size: 1}
 					ready := make(chan struct{})
 					if r.Ready = nil; unready {
 						r.Ready = ready
@@ -215,8 +216,8 @@ func TestRestoredFilter(t *testing.T) {
 		said := map[string]error{"bad": errDown}
 		wanted := true
 		ready := make(chan struct{})
-		r := pipeline.Route{
-			Ready: ready, Sinks: to(down), OnFailure: pipeline.Pause, Batch: pipeline.Batch{Size: 1},
+		r := spec.Settings{
+			Ready: ready, Sinks: to(down), OnFailure: spec.Pause, Batch: spec.Batch{Size: 1},
 			Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return wanted, said[d.Key().Name] }),
 		}
 		saved := fakeStore{}
@@ -253,7 +254,7 @@ func TestRestoredPauseTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
 		s := &recordingSink{}
-		r := pipeline.Route{Sinks: to(s), OnFailure: pipeline.Pause, Handler: handleEach(func(d *event.Delta) plugins.Result {
+		r := spec.Settings{Sinks: to(s), OnFailure: spec.Pause, Handler: handleEach(func(d *event.Delta) plugins.Result {
 			if d.Key().Name == "bad" && !mended.Load() {
 				return plugins.Result{Verdict: plugins.Fail, Err: plugins.Reject(errDown)}
 			}
@@ -287,8 +288,8 @@ func TestRestoredKeys(t *testing.T) {
 		s := &recordingSink{}
 		held := true
 		ready := make(chan struct{})
-		r := pipeline.Route{
-			Sinks: to(s), Concurrency: 3, Batch: pipeline.Batch{Size: 1}, Ready: ready, Retry: pipeline.Retry{Attempts: 9},
+		r := spec.Settings{
+			Sinks: to(s), Concurrency: 3, Batch: spec.Batch{Size: 1}, Ready: ready, Retry: spec.Retry{Attempts: 9},
 			Key: func(_ context.Context, d *event.Delta) (string, error) {
 				switch d.Key().Name {
 				case "absent":
@@ -335,8 +336,8 @@ func TestDurable(t *testing.T) {
 		s0, s1 := &recordingSink{}, &recordingSink{}
 		handled := map[string]int{}
 		h := handleEach(func(d *event.Delta) plugins.Result { handled[d.Key().Name]++; return ok(d) })
-		b := startDurable(t, pipeline.Route{Sinks: to(s0), Handler: h},
-			pipeline.Route{Sinks: to(nil, s1)[1:], Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Transit().Durable == nil, nil })})
+		b := startDurable(t, spec.Settings{Sinks: to(s0), Handler: h},
+			spec.Settings{Sinks: to(nil, s1)[1:], Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Transit().Durable == nil, nil })})
 		written, never := make(chan struct{}), make(chan struct{})
 		d0, d1, d2 := delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Updated, "a", 1, 3)
 		d0.Transit().Durable, d2.Transit().Durable = written, written
@@ -376,7 +377,7 @@ func TestDurable(t *testing.T) {
 func TestDurableInALane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, written := &recordingSink{}, make(chan struct{})
-		b := startDurable(t, pipeline.Route{Sinks: to(s), Key: func(context.Context, *event.Delta) (string, error) { return "one", nil }})
+		b := startDurable(t, spec.Settings{Sinks: to(s), Key: func(context.Context, *event.Delta) (string, error) { return "one", nil }})
 		first, second := delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2)
 		second.Transit().Durable = written
 		b.admit(first, second, delta(t, event.Updated, "a", 1, 3))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -70,7 +71,7 @@ func TestAdmitTo(t *testing.T) {
 // less, regardless of its overflow.
 func TestAwaitRoom(t *testing.T) {
 	// Guarantee: watches
-	for _, overflow := range []pipeline.Overflow{pipeline.Coalesce, pipeline.Block, pipeline.DropOldest} {
+	for _, overflow := range []spec.Overflow{spec.Coalesce, spec.Block, spec.DropOldest} {
 		synctest.Test(t, func(t *testing.T) {
 			release := make(chan struct{})
 			held := handleEach(func(d *event.Delta) plugins.Result { <-release; return ok(d) })

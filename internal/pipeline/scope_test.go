@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
@@ -33,7 +34,7 @@ func TestNarrowedScope(t *testing.T) {
 				return nil
 			}}
 			first := routeOf("r", "1", s)
-			first.Retry = pipeline.Retry{Backoff: time.Second, Max: time.Second}
+			first.Retry = spec.Retry{Backoff: time.Second, Max: time.Second}
 			b := openAs(t, pipeline.Config{}, first)
 			b.Start(t.Context())
 			b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
@@ -60,7 +61,7 @@ func TestNarrowedScopeOfACondition(t *testing.T) {
 		s := &recordingSink{}
 		first := routeOf("r", "1", s)
 		first.Ops, first.Existing = edges, true
-		first.When = pipeline.When{Filter: whenOn, Version: "1", Every: time.Minute}
+		first.When = spec.When{Filter: whenOn, Version: "1", Every: time.Minute}
 		b := start(t, first)
 		d := conditionDelta(t, event.Added, "a", 1, true)
 		b.admit(d)
@@ -101,12 +102,12 @@ func TestNarrowedScopeOfAChain(t *testing.T) {
 			}
 			return nil
 		}}
-		up := pipeline.Route{
+		up := spec.Settings{
 			Name: "up", Version: "1", Sources: []string{"pods"}, Ops: edges, Existing: true, Sinks: downstream("last"),
-			When: pipeline.When{Filter: whenOn, Version: "1"},
+			When: spec.When{Filter: whenOn, Version: "1"},
 		}
 		last := downstreamRoute("last", to(s)...)
-		last.Version, last.Retry = "1", pipeline.Retry{Backoff: time.Second, Max: time.Second}
+		last.Version, last.Retry = "1", spec.Retry{Backoff: time.Second, Max: time.Second}
 		b := openAs(t, pipeline.Config{}, up, last)
 		b.Start(t.Context())
 		b.admit(conditionDelta(t, event.Added, "a", 1, true), conditionDelta(t, event.Deleted, "a", 1, true))

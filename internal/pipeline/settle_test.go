@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -27,8 +27,8 @@ func TestSettle(t *testing.T) {
 			return ok(d)
 		})
 		b := start(t,
-			pipeline.Route{Handler: late, Sinks: []pipeline.NamedSink{{Name: "out", Sink: out}}, Retry: pipeline.Retry{Attempts: 1, Backoff: time.Minute, Max: time.Minute}},
-			pipeline.Route{Ready: make(chan struct{}), Sinks: []pipeline.NamedSink{{Name: "other", Sink: other}}},
+			spec.Settings{Handler: late, Sinks: []spec.NamedSink{{Name: "out", Sink: out}}, Retry: spec.Retry{Attempts: 1, Backoff: time.Minute, Max: time.Minute}},
+			spec.Settings{Ready: make(chan struct{}), Sinks: []spec.NamedSink{{Name: "other", Sink: other}}},
 		)
 		for round, want := range [][]string{{"added a@1"}, {"added a@1", "added b@2"}, {"added a@1", "added b@2"}} {
 			if round < 2 {
@@ -53,7 +53,7 @@ func TestSettleTimesOut(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		b := start(t, pipeline.Route{Handler: hang, Sinks: []pipeline.NamedSink{{Name: "out", Sink: &recordingSink{}}}})
+		b := start(t, spec.Settings{Handler: hang, Sinks: []spec.NamedSink{{Name: "out", Sink: &recordingSink{}}}})
 		if err := b.WaitDelivered(t.Context()); err != nil {
 			t.Errorf("nothing is pending: %v", err)
 		}

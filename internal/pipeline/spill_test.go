@@ -12,11 +12,12 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 // startOn starts a pipeline with a disk.
-func startOn(t *testing.T, cfg pipeline.Config, routes ...pipeline.Route) (*harness, *flakyStore) {
+func startOn(t *testing.T, cfg pipeline.Config, routes ...spec.Settings) (*harness, *flakyStore) {
 	t.Helper()
 	k := &flakyStore{fakeStore: fakeStore{}}
 	cfg.Store = k
@@ -69,8 +70,8 @@ func TestSpill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
 		other := &recordingSink{}
-		b, k := startOn(t, pipeline.Config{}, pipeline.Route{Sinks: to(s), Capacity: 4, Disk: 1 << 20, Batch: pipeline.Batch{Size: 1}},
-			pipeline.Route{Sinks: to(nil, other)[1:]})
+		b, k := startOn(t, pipeline.Config{}, spec.Settings{Sinks: to(s), Capacity: 4, Disk: 1 << 20, Batch: spec.Batch{Size: 1}},
+			spec.Settings{Sinks: to(nil, other)[1:]})
 		b.admit(updates(t, 1, 20)...)
 		pass(time.Second)
 		perObject(t, other.got(), 1, 20)
@@ -104,7 +105,7 @@ func TestSpill(t *testing.T) {
 func TestSpillDuringACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
-		b, k := startOn(t, pipeline.Config{InFlight: 2 * entryBytes}, pipeline.Route{Sinks: to(s), Capacity: 1, Disk: 1 << 20, Batch: pipeline.Batch{Size: 1}})
+		b, k := startOn(t, pipeline.Config{InFlight: 2 * entryBytes}, spec.Settings{Sinks: to(s), Capacity: 1, Disk: 1 << 20, Batch: spec.Batch{Size: 1}})
 		b.admit(delta(t, event.Added, "x", 0, 1), delta(t, event.Updated, "a", 1, 2), delta(t, event.Updated, "a", 2, 3), delta(t, event.Updated, "b", 1, 4))
 		cut := b.Dirty()
 		// coalesced with two that are in the cut; and a new one
@@ -136,18 +137,18 @@ func TestSpillBeyondTheDisk(t *testing.T) {
 		"of all routes": {disk: 1 << 20, all: 8 * entryBytes, saved: true},
 		"too slow":      {disk: 1 << 20, inFlight: 4 * entryBytes},
 	} {
-		for _, overflow := range []pipeline.Overflow{pipeline.Coalesce, pipeline.DropOldest, pipeline.Block} {
+		for _, overflow := range []spec.Overflow{spec.Coalesce, spec.DropOldest, spec.Block} {
 			t.Run(fmt.Sprint(name, overflow), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s, open := blockingSink()
 					b, k := startOn(t, pipeline.Config{MaxDisk: limit.all, InFlight: limit.inFlight},
-						pipeline.Route{Sinks: to(s), Capacity: 4, Disk: limit.disk, Overflow: overflow, Batch: pipeline.Batch{Size: 1}})
+						spec.Settings{Sinks: to(s), Capacity: 4, Disk: limit.disk, Overflow: overflow, Batch: spec.Batch{Size: 1}})
 					n := 0
 					for _, d := range updates(t, 1, 100) {
 						ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 						commit, err := b.Admit(ctx, d)
 						cancel()
-						if overflow == pipeline.Block && errors.Is(err, context.DeadlineExceeded) {
+						if overflow == spec.Block && errors.Is(err, context.DeadlineExceeded) {
 							break
 						} else if err != nil {
 							t.Fatal(err)
@@ -170,7 +171,7 @@ func TestSpillBeyondTheDisk(t *testing.T) {
 					b.drain()
 					b.balanced("route0")
 					got := s.got()
-					if overflow == pipeline.Block {
+					if overflow == spec.Block {
 						perObject(t, got, 1, n)
 					} else if last := only(got, "a@"); last[len(last)-1] != "updated a@100" {
 						t.Errorf("got %q", got)
@@ -189,12 +190,12 @@ func TestSpillBeyondTheDisk(t *testing.T) {
 // wait, until the disk has caught up.
 func TestSpillBeforeFolding(t *testing.T) {
 	// Guarantee: backlog-on-disk
-	for _, overflow := range []pipeline.Overflow{pipeline.Coalesce, pipeline.DropOldest} {
+	for _, overflow := range []spec.Overflow{spec.Coalesce, spec.DropOldest} {
 		t.Run(fmt.Sprint(overflow), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, open := blockingSink()
 				b, k := startOn(t, pipeline.Config{InFlight: 4 * entryBytes},
-					pipeline.Route{Sinks: to(s), Capacity: 4, Disk: 1 << 20, Overflow: overflow, Batch: pipeline.Batch{Size: 1}})
+					spec.Settings{Sinks: to(s), Capacity: 4, Disk: 1 << 20, Overflow: overflow, Batch: spec.Batch{Size: 1}})
 				lost := func() float64 {
 					return b.value("route_deltas_total", "route0", metrics.Coalesced) + b.value("route_deltas_total", "route0", metrics.Dropped)
 				}
@@ -237,7 +238,7 @@ func TestSpillBeforeFolding(t *testing.T) {
 func TestSpilledLatest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
-		b, k := startOn(t, pipeline.Config{}, pipeline.Route{Sinks: to(s), Capacity: 6, Disk: 1 << 20, Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1}})
+		b, k := startOn(t, pipeline.Config{}, spec.Settings{Sinks: to(s), Capacity: 6, Disk: 1 << 20, Deliver: spec.Latest, Batch: spec.Batch{Size: 1}})
 		for v := 1; v <= 10; v++ { // more objects than the head has room for
 			b.admit(delta(t, event.Updated, fmt.Sprint("x", v), 0, v))
 		}
@@ -265,7 +266,7 @@ func TestSpilledLatest(t *testing.T) {
 func TestUnreadableDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
-		b, k := startOn(t, pipeline.Config{}, pipeline.Route{Sinks: to(s), Capacity: 2, Disk: 1 << 20, Batch: pipeline.Batch{Size: 1}})
+		b, k := startOn(t, pipeline.Config{}, spec.Settings{Sinks: to(s), Capacity: 2, Disk: 1 << 20, Batch: spec.Batch{Size: 1}})
 		b.admit(updates(t, 1, 12)...)
 		k.cut(b)
 		k.mu.Lock() // reads fail
@@ -289,7 +290,7 @@ func TestUnreadableDisk(t *testing.T) {
 func TestSecretsStayInMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
-		b, k := startOn(t, pipeline.Config{}, pipeline.Route{Sinks: to(s), Capacity: 2, Disk: 1 << 20, Batch: pipeline.Batch{Size: 1}})
+		b, k := startOn(t, pipeline.Config{}, spec.Settings{Sinks: to(s), Capacity: 2, Disk: 1 << 20, Batch: spec.Batch{Size: 1}})
 		secrets := &event.Resource{Cluster: "test", Kind: "Secret"}
 		secrets.Version, secrets.Resource = "v1", "secrets"
 		for v := range 6 {
@@ -320,10 +321,10 @@ func TestSpilledUnderAnotherName(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				down, s := &recordingSink{refuse: func(event.Event) error { return errDown }}, &recordingSink{}
-				bounded := func(name, version string, to *recordingSink) pipeline.Route {
+				bounded := func(name, version string, to *recordingSink) spec.Settings {
 					r := routeOf(name, version, to)
 					r.Sinks[0].Version = version
-					r.Capacity, r.Disk, r.Batch = 3, 1<<20, pipeline.Batch{Size: 1}
+					r.Capacity, r.Disk, r.Batch = 3, 1<<20, spec.Batch{Size: 1}
 					return r
 				}
 				k := &flakyStore{fakeStore: fakeStore{}}
@@ -340,7 +341,7 @@ func TestSpilledUnderAnotherName(t *testing.T) {
 
 				renamed := bounded("new", "2", s)
 				renamed.ID = "old"
-				change, err := b.Prepare([]pipeline.Route{renamed})
+				change, err := b.Prepare([]spec.Settings{renamed})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -371,8 +372,8 @@ func TestSpilledBeforeTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &flakyStore{fakeStore: fakeStore{}}
 		s, open := blockingSink()
-		route := func(version string) pipeline.Route {
-			return pipeline.Route{Name: "r", Version: version, Sources: []string{"pods"}, Ops: event.Ops(), Capacity: 2, Disk: 1 << 30, Sinks: to(s)}
+		route := func(version string) spec.Settings {
+			return spec.Settings{Name: "r", Version: version, Sources: []string{"pods"}, Ops: event.Ops(), Capacity: 2, Disk: 1 << 30, Sinks: to(s)}
 		}
 		b := openAs(t, pipeline.Config{Store: d}, route("1"))
 		b.Start(t.Context())
@@ -385,7 +386,7 @@ func TestSpilledBeforeTakeOver(t *testing.T) {
 		}
 		admit(1)
 		pass(time.Second)
-		change, err := b.Prepare([]pipeline.Route{route("2")})
+		change, err := b.Prepare([]spec.Settings{route("2")})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -57,8 +58,8 @@ func TestTake(t *testing.T) {
 			}
 			return ok(d)
 		})
-		b := openAs(t, pipeline.Config{Settled: done.add, Part: true}, pipeline.Route{
-			Sinks: to(sink), Handler: handler, Capacity: 2, Overflow: pipeline.DropOldest, Deliver: pipeline.Latest, Concurrency: 4,
+		b := openAs(t, pipeline.Config{Settled: done.add, Part: true}, spec.Settings{
+			Sinks: to(sink), Handler: handler, Capacity: 2, Overflow: spec.DropOldest, Deliver: spec.Latest, Concurrency: 4,
 		})
 		b.Start(t.Context())
 		var all []pipeline.Work
@@ -96,7 +97,7 @@ func TestTakeUnsettled(t *testing.T) {
 			}
 			return nil
 		}}
-		b := openAs(t, pipeline.Config{Settled: done.add}, pipeline.Route{Sinks: to(sink)})
+		b := openAs(t, pipeline.Config{Settled: done.add}, spec.Settings{Sinks: to(sink)})
 		b.Start(t.Context())
 		b.take(
 			pipeline.Work{Delta: delta(t, event.Added, "a", 0, 1), Key: "down", Keyed: true},
@@ -127,7 +128,7 @@ func TestTakeMade(t *testing.T) {
 			got = e
 			return nil
 		}}
-		b := openAs(t, pipeline.Config{}, pipeline.Route{Sinks: to(sink)})
+		b := openAs(t, pipeline.Config{}, spec.Settings{Sinks: to(sink)})
 		b.Start(t.Context())
 		d := delta(t, event.Added, "a", 0, 1)
 		d.Event = &event.Event{ID: "id", Type: "type", Subject: "subject", Data: []byte("1"), Route: "other"}
@@ -143,7 +144,7 @@ func TestTakeMade(t *testing.T) {
 func TestTakeForOneSink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second, done := &recordingSink{}, &recordingSink{}, &settled{}
-		b := openAs(t, pipeline.Config{Settled: done.add}, pipeline.Route{Sinks: to(first, second)})
+		b := openAs(t, pipeline.Config{Settled: done.add}, spec.Settings{Sinks: to(first, second)})
 		b.Start(t.Context())
 		b.take(pipeline.Work{Delta: delta(t, event.Added, "a", 0, 1), Sink: "s1"})
 		b.drain()
@@ -161,7 +162,7 @@ func TestTakeForOneSink(t *testing.T) {
 func TestTakeAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink, done := &recordingSink{}, &settled{}
-		b := openAs(t, pipeline.Config{Settled: done.add}, pipeline.Route{Sinks: to(sink), MaxAge: time.Minute})
+		b := openAs(t, pipeline.Config{Settled: done.add}, spec.Settings{Sinks: to(sink), MaxAge: time.Minute})
 		b.Start(t.Context())
 		old, again := delta(t, event.Added, "old", 0, 1), delta(t, event.Added, "again", 0, 1)
 		old.Seen = time.Now().Add(-2 * time.Minute)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -57,7 +58,7 @@ func (f *finished) lines() (lines []string) {
 }
 
 // traced starts a pipeline whose spans are kept.
-func traced(t *testing.T, samples bool, routes ...pipeline.Route) (*harness, *finished) {
+func traced(t *testing.T, samples bool, routes ...spec.Settings) (*harness, *finished) {
 	t.Helper()
 	f := &finished{samples: samples}
 	var tracer trace.Tracer
@@ -78,8 +79,8 @@ func TestTrace(t *testing.T) {
 			handed = d.TraceParent
 			return plugins.Result{Events: []plugins.Emit{{Data: []byte("{}")}}}
 		})
-		up := pipeline.Route{Name: "up", Handler: handler, HandlerName: "h", Sinks: []pipeline.NamedSink{{Name: "route:down", Route: "down"}}}
-		down := pipeline.Route{Name: "down", Downstream: true, Sinks: to(s)}
+		up := spec.Settings{Name: "up", Handler: handler, HandlerName: "h", Sinks: []spec.NamedSink{{Name: "route:down", Route: "down"}}}
+		down := spec.Settings{Name: "down", Downstream: true, Sinks: to(s)}
 		b, f := traced(t, true, up, down)
 		d := delta(t, event.Updated, "a", 1, 2)
 		b.admit(d)
@@ -130,7 +131,7 @@ func TestTraceFailures(t *testing.T) {
 			}
 			return ok(d)
 		})
-		route := pipeline.Route{Name: "r", Handler: handler, HandlerName: "h", Sinks: to(s), Retry: pipeline.Retry{Attempts: 1, Exact: true}, Batch: pipeline.Batch{Size: 1}}
+		route := spec.Settings{Name: "r", Handler: handler, HandlerName: "h", Sinks: to(s), Retry: spec.Retry{Attempts: 1, Exact: true}, Batch: spec.Batch{Size: 1}}
 		b, f := traced(t, false, route)
 		for _, name := range []string{"fine", "rejected", "late", "trapped"} {
 			b.admit(delta(t, event.Added, name, 0, 1))
@@ -153,7 +154,7 @@ func TestTraceSecret(t *testing.T) {
 	// Guarantee: secret-traces
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{refuse: func(event.Event) error { return plugins.Reject(errors.New("hunter2")) }}
-		b, f := traced(t, false, pipeline.Route{Name: "r", Sinks: to(s), Secret: true})
+		b, f := traced(t, false, spec.Settings{Name: "r", Sinks: to(s), Secret: true})
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		b.drain()
 		if lines := f.lines(); len(lines) != 1 || strings.Contains(lines[0], "hunter2") || !strings.Contains(lines[0], "withheld") {
@@ -168,7 +169,7 @@ func TestTraceCoalesced(t *testing.T) {
 	// Guarantee: traces
 	synctest.Test(t, func(t *testing.T) {
 		s, open := blockingSink()
-		b, f := traced(t, true, pipeline.Route{Name: "r", Sinks: to(s), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1}})
+		b, f := traced(t, true, spec.Settings{Name: "r", Sinks: to(s), Deliver: spec.Latest, Batch: spec.Batch{Size: 1}})
 		b.admit(delta(t, event.Updated, "a", 1, 2))
 		synctest.Wait() // the sink has it
 		const more = 40
@@ -254,7 +255,7 @@ func TestTraceOff(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 	s := &recordingSink{}
-	b := start(t, pipeline.Route{Sinks: to(s)})
+	b := start(t, spec.Settings{Sinks: to(s)})
 	b.admit(d)
 	b.drain()
 	if s.events[0].TraceParent != "" || strings.Contains(string(s.events[0].AppendJSON(nil)), "traceparent") {

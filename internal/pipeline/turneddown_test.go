@@ -10,7 +10,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/metrics"
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
@@ -28,7 +28,7 @@ func TestTurnedDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		r := pipeline.Route{Name: "r", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(&recordingSink{}), Filter: filters.NewCEL(filters.CELConfig{Program: program})}
+		r := spec.Settings{Name: "r", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(&recordingSink{}), Filter: filters.NewCEL(filters.CELConfig{Program: program})}
 		b := start(t, r)
 		admit := func(names ...string) {
 			for _, name := range names {
@@ -48,7 +48,7 @@ func TestTurnedDown(t *testing.T) {
 		b.metrics.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
 		filtered("at a scrape", 3)
 		admit("e")
-		change, err := b.Prepare([]pipeline.Route{r})
+		change, err := b.Prepare([]spec.Settings{r})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,7 +73,7 @@ func TestAbsentCounted(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t)
-		var routes []pipeline.Route
+		var routes []spec.Settings
 		for i := range 10 {
 			program, err := env.Compile(fmt.Sprintf(`object.metadata.labels.team == "t%d"`, i), cel.Filter, "pods")
 			if err != nil {
@@ -83,7 +83,7 @@ func TestAbsentCounted(t *testing.T) {
 			filter := filters.NewCEL(filters.CELConfig{Program: program, Absent: func(deltas uint64) {
 				b.metrics.RouteErrors.WithLabelValues(name, "absent").Add(float64(deltas))
 			}})
-			routes = append(routes, pipeline.Route{Name: name, Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(&recordingSink{}), Filter: filter})
+			routes = append(routes, spec.Settings{Name: name, Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(&recordingSink{}), Filter: filter})
 		}
 		exchange := func() {
 			change, err := b.Prepare(routes)

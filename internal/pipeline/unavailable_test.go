@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -32,9 +32,9 @@ func TestHandlerUnavailable(t *testing.T) {
 					}
 					return ok(d)
 				})
-				b := start(t, pipeline.Route{
-					Sinks: to(s), Handler: h, Concurrency: 4, OnFailure: pipeline.DeadLetter,
-					Retry: pipeline.Retry{Attempts: 1, Backoff: time.Second, Max: time.Minute, MaxAge: time.Hour},
+				b := start(t, spec.Settings{
+					Sinks: to(s), Handler: h, Concurrency: 4, OnFailure: spec.DeadLetter,
+					Retry: spec.Retry{Attempts: 1, Backoff: time.Second, Max: time.Minute, MaxAge: time.Hour},
 				})
 				b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Updated, "a", 1, 2), delta(t, event.Added, "b", 0, 3), delta(t, event.Updated, "a", 2, 4))
 				pass(45 * time.Minute)

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -33,7 +33,7 @@ func TestLimitUnspent(t *testing.T) {
 	// Guarantee: limit
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := open(t, pipeline.Route{Sinks: to(s), Handler: some, Limit: pipeline.Limit{Key: initials, Every: 10 * time.Minute, Burst: 2}})
+		b := open(t, spec.Settings{Sinks: to(s), Handler: some, Limit: spec.Limit{Key: initials, Every: 10 * time.Minute, Burst: 2}})
 		version := 0
 		admit := func(names ...string) {
 			for _, name := range names {
@@ -62,14 +62,14 @@ func TestLimitUnspent(t *testing.T) {
 // suppress good ones. With a condition, the next suppressed object is reported in its place.
 func TestLimitFailed(t *testing.T) {
 	// Guarantee: limit
-	for name, onFailure := range map[string]pipeline.OnFailure{"drop": pipeline.Drop, "dead letter": pipeline.DeadLetter} {
+	for name, onFailure := range map[string]spec.OnFailure{"drop": spec.Drop, "dead letter": spec.DeadLetter} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, held := &recordingSink{}, &recordingSink{}
-				limit := pipeline.Limit{Key: initials, Every: time.Hour}
+				limit := spec.Limit{Key: initials, Every: time.Hour}
 				b := open(t,
-					pipeline.Route{Sinks: to(s), Handler: some, OnFailure: onFailure, Limit: limit},
-					pipeline.Route{Sinks: []pipeline.NamedSink{{Name: "held", Sink: held}}, Handler: some, OnFailure: onFailure, Limit: limit, Ops: edges, Existing: true, When: pipeline.When{Filter: whenOn, Version: "1"}},
+					spec.Settings{Sinks: to(s), Handler: some, OnFailure: onFailure, Limit: limit},
+					spec.Settings{Sinks: []spec.NamedSink{{Name: "held", Sink: held}}, Handler: some, OnFailure: onFailure, Limit: limit, Ops: edges, Existing: true, When: spec.When{Filter: whenOn, Version: "1"}},
 				)
 				b.admit(conditionDelta(t, event.Added, "b1-fail", 1, true), conditionDelta(t, event.Added, "b2", 2, true))
 				b.Start(t.Context()) // with one batch
@@ -97,7 +97,7 @@ func TestLimitFailed(t *testing.T) {
 
 // TestLimitRefused: a delta that a sink rejects counts, even if it becomes a dead letter.
 func TestLimitRefused(t *testing.T) {
-	for name, onFailure := range map[string]pipeline.OnFailure{"drop": pipeline.Drop, "dead letter": pipeline.DeadLetter} {
+	for name, onFailure := range map[string]spec.OnFailure{"drop": spec.Drop, "dead letter": spec.DeadLetter} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				refusing := true
@@ -107,7 +107,7 @@ func TestLimitRefused(t *testing.T) {
 					}
 					return nil
 				}}
-				b := start(t, pipeline.Route{Sinks: to(s), Handler: some, OnFailure: onFailure, Limit: pipeline.Limit{Key: initials, Every: time.Minute}})
+				b := start(t, spec.Settings{Sinks: to(s), Handler: some, OnFailure: onFailure, Limit: spec.Limit{Key: initials, Every: time.Minute}})
 				b.admit(delta(t, event.Added, "a1", 0, 1))
 				pass(time.Second)
 				refusing = false
@@ -133,9 +133,9 @@ func TestLimitUnspentGroup(t *testing.T) {
 			}
 			return results, nil
 		})
-		b := start(t, pipeline.Route{
+		b := start(t, spec.Settings{
 			Name: "r", Sinks: to(s), Key: initials, Grouped: true, Joint: true, Handler: counts,
-			Batch: pipeline.Batch{Size: 10, Wait: time.Minute}, Limit: pipeline.Limit{Key: initials, Every: 5 * time.Minute},
+			Batch: spec.Batch{Size: 10, Wait: time.Minute}, Limit: spec.Limit{Key: initials, Every: 5 * time.Minute},
 		})
 		version := 0
 		admit := func(n int) {
@@ -163,9 +163,9 @@ func TestLimitHandlerGroup(t *testing.T) {
 	// Guarantee: limit
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{
+		b := start(t, spec.Settings{
 			Name: "r", Sinks: to(s), Key: initials, Grouped: true, Handler: some,
-			Batch: pipeline.Batch{Size: 10, Wait: time.Minute}, Limit: pipeline.Limit{Key: initials, Every: 5 * time.Minute},
+			Batch: spec.Batch{Size: 10, Wait: time.Minute}, Limit: spec.Limit{Key: initials, Every: 5 * time.Minute},
 		})
 		version := 0
 		admit := func(names ...string) {
@@ -190,8 +190,8 @@ func TestLimitUnspentFold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
 		s := &recordingSink{before: func(context.Context) { <-stuck }}
-		b := start(t, pipeline.Route{
-			Sinks: to(s), Deliver: pipeline.Latest, Batch: pipeline.Batch{Size: 1}, Limit: pipeline.Limit{Key: initials, Every: time.Hour, Burst: 2},
+		b := start(t, spec.Settings{
+			Sinks: to(s), Deliver: spec.Latest, Batch: spec.Batch{Size: 1}, Limit: spec.Limit{Key: initials, Every: time.Hour, Burst: 2},
 		})
 		b.admit(delta(t, event.Added, "z", 0, 1)) // keeps the worker busy
 		pass(time.Second)
@@ -211,7 +211,7 @@ func TestLimitUnspentCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k, s := &flakyStore{fakeStore: fakeStore{}}, &recordingSink{}
 		stuck := make(chan struct{})
-		r := pipeline.Route{Name: "r", Sinks: to(s), Limit: pipeline.Limit{Key: initials, Every: time.Hour}, Batch: pipeline.Batch{Size: 1}}
+		r := spec.Settings{Name: "r", Sinks: to(s), Limit: spec.Limit{Key: initials, Every: time.Hour}, Batch: spec.Batch{Size: 1}}
 		r.Handler = handlerFunc(func(ctx context.Context, batch []*event.Delta) ([]plugins.Result, error) {
 			if strings.HasPrefix(batch[0].Key().Name, "b") {
 				select {

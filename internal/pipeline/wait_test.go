@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestRareDeltasDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{Sinks: to(s), Batch: pipeline.Batch{Size: 64, Wait: 10 * time.Millisecond}})
+		b := start(t, spec.Settings{Sinks: to(s), Batch: spec.Batch{Size: 64, Wait: 10 * time.Millisecond}})
 		n := 0
 		admit := func(pause time.Duration) {
 			n++
@@ -52,8 +52,8 @@ func TestRareDeltasDoNotWait(t *testing.T) {
 func TestDebouncedDeltasAreCollected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{
-			Sinks: to(s), Debounce: pipeline.Debounce{Quiet: time.Second}, Batch: pipeline.Batch{Size: 64, Wait: 10 * time.Millisecond},
+		b := start(t, spec.Settings{
+			Sinks: to(s), Debounce: spec.Debounce{Quiet: time.Second}, Batch: spec.Batch{Size: 64, Wait: 10 * time.Millisecond},
 		})
 		for i := range 5 {
 			b.admit(delta(t, event.Added, fmt.Sprint("o", i), 0, i+1))
@@ -73,7 +73,7 @@ func TestDebouncedDeltasAreCollected(t *testing.T) {
 func TestSavedObjectsDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &recordingSink{}
-		b := start(t, pipeline.Route{Sinks: to(s), Batch: pipeline.Batch{Size: 64, Wait: time.Second}})
+		b := start(t, spec.Settings{Sinks: to(s), Batch: spec.Batch{Size: 64, Wait: time.Second}})
 		saved := make(chan struct{})
 		for i := range 2 {
 			d := delta(t, event.Added, fmt.Sprint("o", i), 0, i+1)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -26,7 +26,7 @@ func TestWithheldReason(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &recordingSink{refuse: func(event.Event) error { return err }}
-				checkWithheld(t, pipeline.Route{Sinks: to(s)}, want)
+				checkWithheld(t, spec.Settings{Sinks: to(s)}, want)
 			})
 		})
 	}
@@ -35,13 +35,13 @@ func TestWithheldReason(t *testing.T) {
 			fails := func(context.Context, []*event.Delta) ([]plugins.Result, error) {
 				return []plugins.Result{{Verdict: plugins.Fail, Err: errors.New("hunter2")}}, nil
 			}
-			checkWithheld(t, pipeline.Route{Sinks: to(&recordingSink{}), Handler: handlerFunc(fails), HandlerName: "h"},
+			checkWithheld(t, spec.Settings{Sinks: to(&recordingSink{}), Handler: handlerFunc(fails), HandlerName: "h"},
 				"the handler or expression failed until its retries ended; ")
 		})
 	})
 }
 
-func checkWithheld(t *testing.T, r pipeline.Route, want string) {
+func checkWithheld(t *testing.T, r spec.Settings, want string) {
 	t.Helper()
 	r.Secret = true
 	b := open(t, r)

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 )
 
 // only returns the configuration with the named routes and those whose events they get. Other
@@ -43,12 +43,12 @@ func (o *Offline) only(names []string) *Offline {
 }
 
 // replaceMissing has the recorder take the events for routes that do not run.
-func (r *recorder) replaceMissing(routes []pipeline.Route) {
+func (r *recorder) replaceMissing(routes []spec.Settings) {
 	for i := range routes {
 		sinks := routes[i].Sinks
 		for k := range sinks {
 			to := &sinks[k]
-			if to.Route != "" && !slices.ContainsFunc(routes, func(r pipeline.Route) bool { return r.Name == to.Route }) {
+			if to.Route != "" && !slices.ContainsFunc(routes, func(r spec.Settings) bool { return r.Name == to.Route }) {
 				to.Route, to.Sink = "", recordingSink{r, to.Name, nil}
 			}
 		}

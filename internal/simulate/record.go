@@ -18,7 +18,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/engine"
 	"github.com/deltarouter/deltarouter/internal/inspect"
 	"github.com/deltarouter/deltarouter/internal/metrics"
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/recording"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -214,7 +215,7 @@ type recorder struct {
 	outcomes []Outcome
 }
 
-var _ pipeline.DeadLetterer = (*recorder)(nil)
+var _ deliver.DeadLetterer = (*recorder)(nil)
 
 // bodyOf returns the function that makes the body that a sink sends; nil: it sends the event.
 func (o *Offline) bodyOf(sink string) bodyOf {
@@ -230,7 +231,7 @@ func (o *Offline) bodyOf(sink string) bodyOf {
 func (o *Offline) HasBody(sink string) bool { return o.bodyOf(sink) != nil }
 
 // onForward records the events that a route passed to another.
-func (r *recorder) onForward(route string, sink pipeline.NamedSink, events []event.Event) {
+func (r *recorder) onForward(route string, sink spec.NamedSink, events []event.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range events {
@@ -247,7 +248,7 @@ func (r *recorder) take() []Outcome {
 	return came
 }
 
-// Add implements pipeline.DeadLetterer.
+// Add implements deliver.DeadLetterer.
 func (r *recorder) Add(_ context.Context, letters []checkpoint.Letter) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -257,7 +258,7 @@ func (r *recorder) Add(_ context.Context, letters []checkpoint.Letter) error {
 	return nil
 }
 
-// Remove implements pipeline.DeadLetterer. There are no retries.
+// Remove implements deliver.DeadLetterer. There are no retries.
 func (r *recorder) Remove(context.Context, []uint64) (int, error) { return 0, nil }
 
 // recordingSink replaces one sink of the configuration.

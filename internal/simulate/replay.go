@@ -13,6 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/engine"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/internal/recording"
 	"github.com/deltarouter/deltarouter/internal/timer"
@@ -123,7 +124,7 @@ func (p *player) open(ctx context.Context, o *Offline, opts ReplayOptions) error
 		default:
 		}
 	}}
-	p.letters = &countedLetters{log: &pipeline.LogDeadLetters{Log: e.Log}}
+	p.letters = &countedLetters{log: &deliver.LogDeadLetters{Log: e.Log}}
 	routes := e.Set.Routes()
 	if err := p.attach(ctx); err != nil {
 		return err
@@ -317,17 +318,17 @@ func tell(ctx context.Context, f *informer.Injector, l *recording.Line) error {
 
 // countedLetters counts the deltas that are given up.
 type countedLetters struct {
-	log *pipeline.LogDeadLetters
+	log *deliver.LogDeadLetters
 	n   atomic.Int64
 }
 
-// Add implements pipeline.DeadLetterer.
+// Add implements deliver.DeadLetterer.
 func (c *countedLetters) Add(ctx context.Context, letters []checkpoint.Letter) error {
 	c.n.Add(int64(len(letters)))
 	return c.log.Add(ctx, letters)
 }
 
-// Remove implements pipeline.DeadLetterer. There are no retries.
+// Remove implements deliver.DeadLetterer. There are no retries.
 func (c *countedLetters) Remove(context.Context, []uint64) (int, error) { return 0, nil }
 
 // printing returns printing sinks instead of the configured ones.

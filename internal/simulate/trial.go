@@ -18,6 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/engine"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -182,7 +183,7 @@ func (t *Trial) open(ctx context.Context, seen <-chan struct{}) error {
 	routes := e.Set.Routes()
 	for i := range routes {
 		c := &routes[i]
-		c.Concurrency, c.OnFailure = 1, pipeline.DeadLetter
+		c.Concurrency, c.OnFailure = 1, spec.DeadLetter
 		if !c.Grouped { // the content of a group's batch is visible
 			c.Batch.Wait = 0
 		}

@@ -90,7 +90,9 @@ var allowed = map[string][]string{
 	"internal/cel/equality": {
 		"internal/cel/celerr", "internal/cel/jsonval", "internal/cel/syntax", "internal/rawjson", "pkg/event",
 	},
-	"internal/cel/cost": {"internal/cel/celerr", "internal/cel/jsonval", "internal/cel/schema", "internal/cel/syntax"},
+	"internal/cel/cost": {
+		"internal/cel/celerr", "internal/cel/jsonval", "internal/cel/schema", "internal/cel/syntax",
+	},
 	"internal/cel/builtin": {
 		"internal/cel/celerr", "internal/cel/cost", "internal/cel/fieldpath", "internal/cel/jsonval", "internal/cel/schema",
 		"internal/cel/syntax", "internal/cel/typeset", "internal/rawjson", "pkg/event",
@@ -150,7 +152,9 @@ var allowed = map[string][]string{
 		"internal/complaints", "internal/httpsink", "internal/inorder", "internal/natsconn", "internal/tlsfiles", "pkg/config",
 		"pkg/event", "pkg/plugins",
 	},
-	"pkg/plugins/kafka": {"internal/httpsink", "internal/inorder", "internal/tlsfiles", "pkg/config", "pkg/event", "pkg/plugins"},
+	"pkg/plugins/kafka": {
+		"internal/httpsink", "internal/inorder", "internal/tlsfiles", "pkg/config", "pkg/event", "pkg/plugins",
+	},
 	"pkg/plugins/otlp": {
 		"internal/httpsink", "internal/otlpconn", "internal/rawjson", "internal/tlsfiles", "pkg/config", "pkg/event",
 		"pkg/plugins",
@@ -175,7 +179,9 @@ var allowed = map[string][]string{
 		"internal/backoff", "internal/callrecord", "internal/circuit", "internal/fields", "internal/fileerr", "pkg/config",
 		"pkg/event", "pkg/plugins", "pkg/plugins/internal/guest/...",
 	},
-	"pkg/plugins/internal/guest/abi": {"internal/printable", "internal/rawjson", "pkg/config", "pkg/event", "pkg/plugins"},
+	"pkg/plugins/internal/guest/abi": {
+		"internal/printable", "internal/rawjson", "pkg/config", "pkg/event", "pkg/plugins",
+	},
 	"pkg/plugins/internal/guest/engine": {
 		"internal/callrecord", "internal/fileerr", "internal/lines", "internal/meter", "internal/printable", "pkg/event",
 		"pkg/plugins", "pkg/plugins/internal/guest/abi", "pkg/plugins/internal/guest/host",
@@ -237,13 +243,17 @@ var allowed = map[string][]string{
 	"internal/fleet/consume": {"internal/complaints", "internal/fleet/owner"},
 
 	// Services for the handlers of workers.
-	"internal/fleet/lookup":      {"internal/fleet", "internal/printable", "pkg/event", "pkg/plugins"},
-	"internal/fleet/values":      {"internal/backoff", "internal/fleet", "internal/kv", "internal/timer", "pkg/plugins"},
+	"internal/fleet/lookup": {"internal/fleet", "internal/printable", "pkg/event", "pkg/plugins"},
+	"internal/fleet/values": {
+		"internal/backoff", "internal/fleet", "internal/kv", "internal/timer", "pkg/plugins",
+	},
 	"internal/fleet/deadletters": {"internal/backoff", "internal/checkpoint", "internal/fleet", "pkg/event"},
 
 	"internal/kv": {"internal/timer", "pkg/plugins"},
 
-	"internal/pipeline/queue": {"internal/pipeline/rules", "internal/rawjson", "internal/timer", "internal/trace", "pkg/event"},
+	"internal/pipeline/queue": {
+		"internal/pipeline/rules", "internal/rawjson", "internal/timer", "internal/trace", "pkg/event",
+	},
 	"internal/pipeline/chain": {"pkg/event"},
 	"internal/pipeline/condition": {
 		"internal/checkpoint", "internal/pipeline/rules", "internal/pipeline/spec", "internal/timer", "pkg/event",
@@ -292,25 +302,27 @@ var allowed = map[string][]string{
 		"pkg/authz", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/inspect": {
-		"internal/access", "internal/api", "internal/cel", "internal/cel/explain", "internal/checkpoint", "internal/compile",
-		"internal/explain", "internal/fleet/lookup", "internal/kept", "internal/metrics", "internal/pipeline",
-		"internal/pipeline/chain", "internal/rawjson", "internal/timer", "pkg/authz", "pkg/config", "pkg/event", "pkg/index",
-		"pkg/informer", "pkg/plugins",
+		"internal/access", "internal/api", "internal/cel", "internal/cel/explain", "internal/checkpoint",
+		"internal/compile", "internal/explain", "internal/fleet/lookup", "internal/kept", "internal/metrics",
+		"internal/pipeline", "internal/pipeline/chain", "internal/pipeline/spec", "internal/rawjson",
+		"internal/timer", "pkg/authz", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 
 	// The running router. An engine moves deltas through the runtime set of a configuration; the
 	// router adds the API and the file; a simulation injects changes like those of an API server.
 	"internal/engine": {
-		"internal/access", "internal/allowance", "internal/api", "internal/cel", "internal/checkpoint", "internal/compile",
-		"internal/fileerr", "internal/fingerprint", "internal/fleet/fence", "internal/fleet/work", "internal/inspect",
-		"internal/kv", "internal/metrics", "internal/pipeline", "internal/timer", "internal/tlsfiles", "pkg/config", "pkg/event",
-		"pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins",
+		"internal/access", "internal/allowance", "internal/api", "internal/cel", "internal/checkpoint",
+		"internal/compile", "internal/fileerr", "internal/fingerprint", "internal/fleet/fence", "internal/fleet/work",
+		"internal/inspect", "internal/kv", "internal/metrics", "internal/pipeline", "internal/pipeline/spec",
+		"internal/timer", "internal/tlsfiles", "pkg/config", "pkg/event", "pkg/filters", "pkg/index", "pkg/informer",
+		"pkg/plugins",
 	},
 	"internal/router/worker": {
-		"internal/api", "internal/backoff", "internal/checkpoint", "internal/compile", "internal/config/files", "internal/engine",
-		"internal/fleet", "internal/fleet/consume", "internal/fleet/deadletters", "internal/fleet/lookup", "internal/fleet/owner",
-		"internal/fleet/roster", "internal/fleet/values", "internal/fleet/work", "internal/inspect", "internal/metrics",
-		"internal/oci/lockfile", "internal/pipeline", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
+		"internal/api", "internal/backoff", "internal/checkpoint", "internal/compile", "internal/config/files",
+		"internal/engine", "internal/fleet", "internal/fleet/consume", "internal/fleet/deadletters",
+		"internal/fleet/lookup", "internal/fleet/owner", "internal/fleet/roster", "internal/fleet/values",
+		"internal/fleet/work", "internal/inspect", "internal/metrics", "internal/oci/lockfile", "internal/pipeline",
+		"internal/pipeline/spec", "internal/timer", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router": {
 		"internal/access", "internal/allowance", "internal/api", "internal/checkpoint", "internal/compile",
@@ -322,8 +334,9 @@ var allowed = map[string][]string{
 	},
 	"internal/simulate": {
 		"internal/checkpoint", "internal/compile", "internal/config/files", "internal/engine", "internal/inspect",
-		"internal/metrics", "internal/pipeline", "internal/rawjson", "internal/recording", "internal/timer", "pkg/config",
-		"pkg/event", "pkg/informer", "pkg/plugins",
+		"internal/metrics", "internal/pipeline", "internal/pipeline/deliver", "internal/pipeline/spec",
+		"internal/rawjson", "internal/recording", "internal/timer", "pkg/config", "pkg/event", "pkg/informer",
+		"pkg/plugins",
 	},
 	// For authors of handlers: one handler alone, and the build of its source.
 	"internal/solo": {
@@ -369,8 +382,11 @@ var allowed = map[string][]string{
 	"sdk/process/...": {"proto/...", "sdk/process/..."},
 
 	// Separate modules. The author of a plugin gets the SDK without any part of the router.
-	"sdk/go/...":           {"sdk/go/..."},
-	"examples/embed/...":   {"pkg/config", "pkg/event", "pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins", "pkg/plugins/all", "pkg/router"},
+	"sdk/go/...": {"sdk/go/..."},
+	"examples/embed/...": {
+		"pkg/config", "pkg/event", "pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins", "pkg/plugins/all",
+		"pkg/router",
+	},
 	"examples/plugins/...": {"sdk/go/...", "sdk/process/..."},
 	"sdk/conformance/...":  {"sdk/go/..."},
 	"sandbox/...":          {"sandbox/..."},
@@ -387,11 +403,16 @@ var allowed = map[string][]string{
 // editors, with the reasons; a test compares them. Programs beside the router are exempt unless
 // depguard restricts them.
 var homes = map[string][]string{
-	"github.com/google/cel-go":            {"internal/cel/..."},
-	"k8s.io/apiserver":                    {"internal/cel/..."},
-	"github.com/tetratelabs/wazero":       {"pkg/plugins/internal/guest/...", "pkg/plugins/extism", "pkg/plugins/js", "pkg/plugins/stdio"},
-	"github.com/hashicorp/go-plugin":      {"pkg/plugins/process"},
-	"k8s.io/client-go":                    {"internal/kubehttp", "internal/listing", "internal/remote", "pkg/informer/...", "pkg/index", "pkg/plugins/kubernetes"},
+	"github.com/google/cel-go": {"internal/cel/..."},
+	"k8s.io/apiserver":         {"internal/cel/..."},
+	"github.com/tetratelabs/wazero": {
+		"pkg/plugins/internal/guest/...", "pkg/plugins/extism", "pkg/plugins/js", "pkg/plugins/stdio",
+	},
+	"github.com/hashicorp/go-plugin": {"pkg/plugins/process"},
+	"k8s.io/client-go": {
+		"internal/kubehttp", "internal/listing", "internal/remote", "pkg/informer/...", "pkg/index",
+		"pkg/plugins/kubernetes",
+	},
 	"go.etcd.io/bbolt":                    {"internal/checkpoint/..."},
 	"github.com/nats-io":                  {"pkg/plugins/nats", "internal/natsconn", "internal/fleet/..."},
 	"github.com/twmb/franz-go":            {"pkg/plugins/kafka"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -59,7 +60,7 @@ type Letters struct {
 	all []checkpoint.Letter
 }
 
-// Add implements [pipeline.DeadLetterer].
+// Add implements [deliver.DeadLetterer].
 func (l *Letters) Add(_ context.Context, all []checkpoint.Letter) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +68,7 @@ func (l *Letters) Add(_ context.Context, all []checkpoint.Letter) error {
 	return nil
 }
 
-// Remove implements [pipeline.DeadLetterer].
+// Remove implements [deliver.DeadLetterer].
 func (*Letters) Remove(context.Context, []uint64) (int, error) { return 0, nil }
 
 // Run sends n deltas to each route. While the server is unavailable the route `other`, and the
@@ -78,12 +79,12 @@ func (*Letters) Remove(context.Context, []uint64) (int, error) { return 0, nil }
 func (o *Outage) Run(t *testing.T, n int) (want []string) {
 	t.Helper()
 	other, dead := &counts{all: map[string]int{}}, &Letters{}
-	bus, memory := pipeline.NamedSink{Name: "bus", Sink: o.Sink}, pipeline.NamedSink{Name: "memory", Sink: other}
+	bus, memory := spec.NamedSink{Name: "bus", Sink: o.Sink}, spec.NamedSink{Name: "memory", Sink: other}
 	c := pipeline.Config{DeadLetters: dead}
-	for name, sinks := range map[string][]pipeline.NamedSink{"alone": {bus}, "both": {bus, memory}, "other": {memory}} {
-		c.Routes = append(c.Routes, pipeline.Route{
-			Name: name, Sources: []string{"pods"}, Ops: event.Ops(), Batch: pipeline.Batch{Size: 8}, Concurrency: 2, Sinks: sinks,
-			Retry: pipeline.Retry{Backoff: time.Millisecond, Max: 20 * time.Millisecond},
+	for name, sinks := range map[string][]spec.NamedSink{"alone": {bus}, "both": {bus, memory}, "other": {memory}} {
+		c.Routes = append(c.Routes, spec.Settings{
+			Name: name, Sources: []string{"pods"}, Ops: event.Ops(), Batch: spec.Batch{Size: 8}, Concurrency: 2, Sinks: sinks,
+			Retry: spec.Retry{Backoff: time.Millisecond, Max: 20 * time.Millisecond},
 		})
 	}
 	p, err := pipeline.New(c)

@@ -56,14 +56,14 @@ type fakeRoute struct {
 }
 
 // open creates the rules from the saved records.
-func open(t *testing.T, settings spec.Route, at time.Time, saved map[string]checkpoint.RuleRecord) *fakeRoute {
+func open(t *testing.T, settings spec.Settings, at time.Time, saved map[string]checkpoint.RuleRecord) *fakeRoute {
 	t.Helper()
 	r := &fakeRoute{t: t, clock: timer.NewFake(at), saved: map[string]checkpoint.RuleRecord{}}
 	maps.Copy(r.saved, saved)
 	wheel := timer.NewWheel(r.clock)
 	t.Cleanup(wheel.Close)
 	settings.Sources = []string{"pods"}
-	r.Rules = condition.New(condition.Env{Wheel: wheel, Census: rules.NewCensus(), Owner: r, Durable: true}, &spec.Config{Route: settings}, r.clock.Now())
+	r.Rules = condition.New(condition.Env{Wheel: wheel, Census: rules.NewCensus(), Owner: r, Durable: true}, &spec.Config{Settings: settings}, r.clock.Now())
 	if len(saved) > 0 {
 		if err := r.Restore(slices.Collect(maps.Values(saved)), r.clock.Now()); err != nil {
 			t.Fatal(err)
@@ -118,7 +118,7 @@ func closed(c <-chan struct{}) bool {
 // an earlier cut. A reminder waits for no cut.
 func TestEdgeWaitsForItsState(t *testing.T) {
 	// Guarantee: conditions-alternate
-	r := open(t, spec.Route{When: spec.When{Filter: held, Version: "1"}, Ops: edges}, start, nil)
+	r := open(t, spec.Settings{When: spec.When{Filter: held, Version: "1"}, Ops: edges}, start, nil)
 	first := r.observe(updated(t, "a", 1), true)
 	r.write()
 	second := r.observe(updated(t, "b", 2), true)
@@ -143,7 +143,7 @@ func TestEdgeWaitsForItsState(t *testing.T) {
 // TestOps: a route gets only the edges of its ops.
 func TestOps(t *testing.T) {
 	for op, want := range map[event.Op]string{event.Entered: "entered ", event.Left: "left "} {
-		r := open(t, spec.Route{When: spec.When{Filter: held}, Ops: []event.Op{op}}, start, nil)
+		r := open(t, spec.Settings{When: spec.When{Filter: held}, Ops: []event.Op{op}}, start, nil)
 		got := ""
 		for _, edge := range append(r.observe(updated(t, "a", 1), true), r.observe(updated(t, "a", 2), false)...) {
 			got += edge.Op.String() + " "
@@ -160,20 +160,20 @@ func TestRemoved(t *testing.T) {
 	// Guarantee: conditions-reconfigured
 	limit := spec.Limit{Every: time.Hour}
 	for name, c := range map[string]struct {
-		cfg  spec.Route
+		cfg  spec.Settings
 		do   func(r *fakeRoute)
 		want string // the kinds of the records before
 	}{
-		"a condition that holds": {spec.Route{When: spec.When{Filter: held, Version: "1"}, Ops: edges}, func(r *fakeRoute) {
+		"a condition that holds": {spec.Settings{When: spec.When{Filter: held, Version: "1"}, Ops: edges}, func(r *fakeRoute) {
 			r.observe(updated(t, "a", 1), true)
 			r.observe(updated(t, "b", 1), true)
 		}, "ccv"},
-		"a condition that holds for nothing": {spec.Route{When: spec.When{Filter: held, Version: "1"}, Ops: edges}, func(*fakeRoute) {}, "v"},
-		"deletes": {spec.Route{Hold: time.Minute}, func(r *fakeRoute) {
+		"a condition that holds for nothing": {spec.Settings{When: spec.When{Filter: held, Version: "1"}, Ops: edges}, func(*fakeRoute) {}, "v"},
+		"deletes": {spec.Settings{Hold: time.Minute}, func(r *fakeRoute) {
 			r.Holds.Hold(deleted(t, "a", 1), "", r.clock.Now())
 			r.Holds.Hold(deleted(t, "b", 1), "", r.clock.Now())
 		}, "aa"},
-		"a limit": {spec.Route{Limit: limit}, func(r *fakeRoute) {
+		"a limit": {spec.Settings{Limit: limit}, func(r *fakeRoute) {
 			r.Limit.Allow(updated(t, "a", 1), "a", 1, r.clock.Now())
 			r.Limit.Allow(updated(t, "b", 1), "b", 1, r.clock.Now())
 		}, "ll"},
@@ -185,7 +185,7 @@ func TestRemoved(t *testing.T) {
 			if got := r.kinds(); got != c.want {
 				t.Errorf("before: records %q, want %q", got, c.want)
 			}
-			r = open(t, spec.Route{}, start.Add(time.Second), r.saved)
+			r = open(t, spec.Settings{}, start.Add(time.Second), r.saved)
 			r.CatchUp()
 			r.write()
 			r.clock.Advance(r.clock.Now().Add(time.Hour))
@@ -208,7 +208,7 @@ func TestRemoved(t *testing.T) {
 // TestFireAnotherObject: a timer that expires while its object is replaced does not report the new
 // object.
 func TestFireAnotherObject(t *testing.T) {
-	r := open(t, spec.Route{When: spec.When{Filter: held, For: time.Minute}, Ops: edges}, start, nil)
+	r := open(t, spec.Settings{When: spec.When{Filter: held, For: time.Minute}, Ops: edges}, start, nil)
 	r.CatchUp()
 	r.observe(updated(t, "a", 1), true)
 	r.clock.Advance(r.clock.Now().Add(time.Minute))
@@ -233,14 +233,14 @@ func TestFireAnotherObject(t *testing.T) {
 // TestFailureOfAnotherCondition: an object on which a condition failed becomes a dead letter once,
 // and once more with another condition.
 func TestFailureOfAnotherCondition(t *testing.T) {
-	cfg := spec.Route{When: spec.When{Filter: held, Version: "1"}, Sources: []string{"pods"}, Ops: edges}
+	cfg := spec.Settings{When: spec.When{Filter: held, Version: "1"}, Sources: []string{"pods"}, Ops: edges}
 	r := open(t, cfg, start, nil)
 	d := updated(t, "a", 1)
 	got := []bool{r.Conditions.Doubt(d), r.Conditions.Doubt(d)}
-	r.Configure(&spec.Config{Route: cfg}, r.clock.Now())
+	r.Configure(&spec.Config{Settings: cfg}, r.clock.Now())
 	got = append(got, r.Conditions.Doubt(d))
 	cfg.When.Version = "2"
-	r.Configure(&spec.Config{Route: cfg}, r.clock.Now())
+	r.Configure(&spec.Config{Settings: cfg}, r.clock.Now())
 	got = append(got, r.Conditions.Doubt(d), r.Conditions.Doubt(d))
 	if want := []bool{true, false, false, true, false}; !slices.Equal(got, want) {
 		t.Errorf("dead letters %v, want %v", got, want)
@@ -249,7 +249,7 @@ func TestFailureOfAnotherCondition(t *testing.T) {
 
 // TestClosed: the rules of a removed route do nothing, even for a timer that has already expired.
 func TestClosed(t *testing.T) {
-	cfg := spec.Route{When: spec.When{Filter: held, For: time.Minute}, Ops: edges, Hold: time.Minute, Limit: spec.Limit{Every: time.Hour}}
+	cfg := spec.Settings{When: spec.When{Filter: held, For: time.Minute}, Ops: edges, Hold: time.Minute, Limit: spec.Limit{Every: time.Hour}}
 	r := open(t, cfg, start, nil)
 	r.CatchUp()
 	r.observe(updated(t, "a", 1), true)
@@ -278,7 +278,7 @@ func TestClosed(t *testing.T) {
 
 // TestCount: each suppressed edge and each evicted key is counted once.
 func TestCount(t *testing.T) {
-	cfg := spec.Route{When: spec.When{Filter: held}, Ops: edges, Hold: time.Minute, Limit: spec.Limit{Every: time.Hour, MaxKeys: 1}}
+	cfg := spec.Settings{When: spec.When{Filter: held}, Ops: edges, Hold: time.Minute, Limit: spec.Limit{Every: time.Hour, MaxKeys: 1}}
 	r := open(t, cfg, start, nil)
 	observe := func(name, key string) {
 		r.Conditions.Observe(nil, updated(t, name, 1), condition.Observation{Holds: true, LimitKey: key}, r.clock.Now())
@@ -299,7 +299,7 @@ func TestCount(t *testing.T) {
 
 // TestHoldsWant: a route with delete holds holds deletes and deselections, and nothing else.
 func TestHoldsWant(t *testing.T) {
-	holding, other := open(t, spec.Route{Hold: time.Minute}, start, nil), open(t, spec.Route{}, start, nil)
+	holding, other := open(t, spec.Settings{Hold: time.Minute}, start, nil), open(t, spec.Settings{}, start, nil)
 	for _, op := range event.Ops() {
 		want := op == event.Deleted || op == event.Deselected
 		if got := holding.Holds.Wants(&event.Delta{Op: op}); got != want {

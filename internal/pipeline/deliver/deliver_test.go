@@ -72,7 +72,7 @@ func (r *fakeRoute) noted(name string) sinkFunc {
 }
 
 // run delivers one delta of each name to the sinks, and returns the entries.
-func (r *fakeRoute) run(t *testing.T, settings spec.Route, sinks []sinkFunc, objects ...string) []*queue.Entry {
+func (r *fakeRoute) run(t *testing.T, settings spec.Settings, sinks []sinkFunc, objects ...string) []*queue.Entry {
 	t.Helper()
 	cfg := r.configure(settings, sinks)
 	var q queue.Queue
@@ -90,9 +90,9 @@ func (r *fakeRoute) run(t *testing.T, settings spec.Route, sinks []sinkFunc, obj
 }
 
 // configure returns a configuration with the sinks.
-func (r *fakeRoute) configure(settings spec.Route, sinks []sinkFunc) *deliver.Config {
+func (r *fakeRoute) configure(settings spec.Settings, sinks []sinkFunc) *deliver.Config {
 	settings.Name, settings.ID = "r", "r"
-	cfg := &deliver.Config{Config: &spec.Config{Route: settings}}
+	cfg := &deliver.Config{Config: &spec.Config{Settings: settings}}
 	cfg.Count.Errors, cfg.Count.Handler = func(string) spec.Counter { return counter{} }, counter{}
 	for i, s := range sinks {
 		target := deliver.Target{Name: fmt.Sprintf("sink%d", i)}
@@ -133,16 +133,16 @@ func (r *fakeRoute) expect(t *testing.T, want ...string) {
 // batch.
 func TestReports(t *testing.T) {
 	r := &fakeRoute{}
-	r.run(t, spec.Route{}, []sinkFunc{r.noted("one")}, "a", "b")
+	r.run(t, spec.Settings{}, []sinkFunc{r.noted("one")}, "a", "b")
 	r.expect(t, "write 2 to one")
 
 	r = &fakeRoute{}
-	r.run(t, spec.Route{}, []sinkFunc{r.noted("one"), r.noted("two"), nil}, "a")
+	r.run(t, spec.Settings{}, []sinkFunc{r.noted("one"), r.noted("two"), nil}, "a")
 	r.expect(t, "write 1 to one", "report a 1", "write 1 to two", "report a 11", "pass on a")
 
 	r = &fakeRoute{}
 	rejects := func([]event.Event) []error { return []error{nil, plugins.Reject(errors.New("no"))} }
-	entries := r.run(t, spec.Route{}, []sinkFunc{rejects}, "a", "b")
+	entries := r.run(t, spec.Settings{}, []sinkFunc{rejects}, "a", "b")
 	r.expect(t, "report a 1", "report b 0", "refused b", "letter b sink0: no")
 	if e := entries[1].Progress; e.State != queue.Done || e.Outcome != queue.DeadLettered {
 		t.Errorf("got %+v", e)
@@ -168,7 +168,7 @@ func TestWith(t *testing.T) {
 			}
 			return nil
 		}
-		entries := r.run(t, spec.Route{Handler: handler, With: with}, []sinkFunc{sink}, "a", "bad", "c")
+		entries := r.run(t, spec.Settings{Handler: handler, With: with}, []sinkFunc{sink}, "a", "bad", "c")
 		if len(got) != 2 || !strings.Contains(got[0], `"with":{"name":"a"}`) || !strings.Contains(got[1], `"with":{"name":"c"}`) {
 			t.Errorf("%s: %q", name, got)
 		}
@@ -188,7 +188,7 @@ func TestWithEnds(t *testing.T) {
 	end()
 	r.handling = handling
 	with := func(ctx context.Context, _ *event.Delta) ([]byte, error) { return nil, ctx.Err() }
-	entries := r.run(t, spec.Route{With: with}, []sinkFunc{r.noted("one")}, "a")
+	entries := r.run(t, spec.Settings{With: with}, []sinkFunc{r.noted("one")}, "a")
 	if e := entries[0].Progress; e.State != queue.Later || e.Attempts != 0 {
 		t.Errorf("%+v", e)
 	}
@@ -219,7 +219,7 @@ func TestBadSinks(t *testing.T) {
 		"takes neither": func([]event.Event) []error { return []error{plugins.Postpone(errors.New("x"), 0), errors.New("y")} },
 	} {
 		r := &fakeRoute{}
-		settings := spec.Route{Retry: spec.Retry{Backoff: time.Second, Max: time.Second, MaxAge: time.Hour, Exact: true}}
+		settings := spec.Settings{Retry: spec.Retry{Backoff: time.Second, Max: time.Second, MaxAge: time.Hour, Exact: true}}
 		for _, e := range r.run(t, settings, []sinkFunc{sink}, "a", "b") {
 			if e.Progress.State != queue.Later || e.Progress.Closed != 0 || e.Progress.Delay != time.Second || e.Progress.Tries != 1 {
 				t.Errorf("%s: %+v", name, e.Progress)
@@ -243,7 +243,7 @@ func TestOnFailure(t *testing.T) {
 		spec.Pause:      {"pause a sink0 false", queue.Later, queue.Delivered},
 	} {
 		r := &fakeRoute{}
-		entries := r.run(t, spec.Route{OnFailure: policy}, []sinkFunc{rejects}, "a")
+		entries := r.run(t, spec.Settings{OnFailure: policy}, []sinkFunc{rejects}, "a")
 		calls := []string{"report a 0", "refused a"}
 		if want.call != "" {
 			calls = append(calls, want.call)

@@ -34,7 +34,7 @@ func TestOutdated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &fakeRoute{}
 			version := 1
-			settings := spec.Route{Handler: handler, Retry: spec.Retry{Backoff: time.Second, Max: time.Minute}}
+			settings := spec.Settings{Handler: handler, Retry: spec.Retry{Backoff: time.Second, Max: time.Minute}}
 			settings.Cached.Object = func(*event.Delta) *event.Object {
 				version++
 				o, err := event.ParseObject(&event.Resource{}, fmt.Sprintf(`{"metadata":{"name":"a","uid":"u","resourceVersion":"%d"}}`, version))
@@ -71,8 +71,8 @@ func TestOutdated(t *testing.T) {
 	sinks := []sinkFunc{func([]event.Event) []error {
 		return []error{plugins.Postpone(outdated.Mark(errors.New("it has changed")), 0)}
 	}}
-	entries := r.run(t, spec.Route{}, sinks, "a")
-	cfg := r.configure(spec.Route{}, sinks)
+	entries := r.run(t, spec.Settings{}, sinks, "a")
+	cfg := r.configure(spec.Settings{}, sinks)
 	passes := 1
 	for ; entries[0].Progress.State == queue.Later; passes++ {
 		r.pass(t, cfg, entries)

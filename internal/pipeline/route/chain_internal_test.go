@@ -25,13 +25,13 @@ func chainOf(t *testing.T) (a, b *Route, e *queue.Entry) {
 	}
 	env.Progress.Init()
 	breakers := map[string]*deliver.Sink{}
-	add := func(s spec.Route) *Route {
+	add := func(s spec.Settings) *Route {
 		s.Ops = event.Ops()
 		s = s.WithDefaults()
 		return New(env, NewConfig(env, &s, 0, breakers))
 	}
-	b = add(spec.Route{Name: "b", Downstream: true, Sinks: []spec.NamedSink{{Name: "null", Sink: discardingSink{}}}})
-	a = add(spec.Route{Name: "a", Sources: []string{"s"}, Sinks: []spec.NamedSink{{Name: "to b", Route: "b"}}})
+	b = add(spec.Settings{Name: "b", Downstream: true, Sinks: []spec.NamedSink{{Name: "null", Sink: discardingSink{}}}})
+	a = add(spec.Settings{Name: "a", Sources: []string{"s"}, Sinks: []spec.NamedSink{{Name: "to b", Route: "b"}}})
 	o, err := event.ParseObject(&event.Resource{}, `{"metadata":{"name":"x","uid":"u"}}`)
 	if err != nil {
 		t.Fatal(err)

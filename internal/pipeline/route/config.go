@@ -23,7 +23,7 @@ type Config struct {
 
 // NewConfig returns the configuration of a route that appeared in the epoch born. breakers contains
 // the sinks of other routes, by spec.NamedSink.Breaker, which are shared; new ones are added.
-func NewConfig(env *Env, s *spec.Route, born int, breakers map[string]*deliver.Sink) *Config {
+func NewConfig(env *Env, s *spec.Settings, born int, breakers map[string]*deliver.Sink) *Config {
 	c := &Config{Config: spec.NewConfig(s, born, env.Metrics, env.Log)}
 	if env.Part {
 		c.Count.OmitGauges()

@@ -7,8 +7,8 @@ import (
 
 // Check returns an error that names a route that cannot work: it has no target or too many, its
 // target is no downstream route, or it delivers to itself through other routes.
-func Check(routes []Route) error {
-	byName := make(map[string]*Route, len(routes))
+func Check(routes []Settings) error {
+	byName := make(map[string]*Settings, len(routes))
 	for i := range routes {
 		byName[routes[i].Name] = &routes[i]
 	}
@@ -37,7 +37,7 @@ func Check(routes []Route) error {
 
 // circle returns the names of the routes on a cycle back to the first of way, which is the path so
 // far; nil: there is none. passed are the routes already visited.
-func (r *Route) circle(byName map[string]*Route, way []string, passed map[string]bool) []string {
+func (r *Settings) circle(byName map[string]*Settings, way []string, passed map[string]bool) []string {
 	way = append(way[:len(way):len(way)], r.Name)
 	if len(way) > 1 && r.Name == way[0] {
 		return way

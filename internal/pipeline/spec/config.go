@@ -13,7 +13,7 @@ import (
 
 // Config is the specification of a route with its filter table and its counters. It is immutable.
 type Config struct {
-	Route
+	Settings
 
 	Table *filters.Table // of this route only
 	Count Counters
@@ -23,8 +23,8 @@ type Config struct {
 }
 
 // NewConfig returns the configuration of a route that appeared in the epoch born.
-func NewConfig(r *Route, born int, m *metrics.Metrics, log *slog.Logger) *Config {
-	c := &Config{Route: *r, born: born, Count: newCounters(m, r), Log: log.With(slog.String("route", r.Name))}
+func NewConfig(r *Settings, born int, m *metrics.Metrics, log *slog.Logger) *Config {
+	c := &Config{Settings: *r, born: born, Count: newCounters(m, r), Log: log.With(slog.String("route", r.Name))}
 	c.Table = filters.NewTable([]filters.Entry{c.Entry()})
 	return c
 }

@@ -53,7 +53,7 @@ type EventCounters struct {
 	Unavailable                  Gauge // nil: the target is a route
 }
 
-func newCounters(m *metrics.Metrics, r *Route) Counters {
+func newCounters(m *metrics.Metrics, r *Settings) Counters {
 	deltas := func(result string) Counter { return m.RouteDeltas.WithLabelValues(r.Name, result) }
 	c := Counters{
 		Matched: deltas(metrics.Matched), Filtered: deltas(metrics.Filtered), Coalesced: deltas(metrics.Coalesced),

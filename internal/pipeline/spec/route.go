@@ -15,7 +15,7 @@ import (
 )
 
 // Route specifies the deltas to take, how to handle them, and where to deliver the events.
-type Route struct {
+type Settings struct {
 	Name string
 	// ID identifies the route when its Name changes: its backlog, the state of its rules and its
 	// dead letters are stored under it. Empty: the Name.
@@ -105,7 +105,7 @@ func (s *NamedSink) Breaker() string { return s.Name + "\x00" + s.Version }
 // WritesInOrder reports whether a write may have several deltas of one key. If a rejected delta
 // pauses the route, it may not: the delta is retried after the pause, so the ones behind it must
 // not be delivered before.
-func (r *Route) WritesInOrder() bool {
+func (r *Settings) WritesInOrder() bool {
 	return r.OnFailure != Pause && !slices.ContainsFunc(r.Sinks, func(s NamedSink) bool { return s.Route == "" && !s.InOrder })
 }
 
@@ -202,7 +202,7 @@ const (
 const maxSinks = 64
 
 // WithDefaults returns r with defaults for the fields that are 0.
-func (r Route) WithDefaults() Route {
+func (r Settings) WithDefaults() Settings {
 	r.ID = cmp.Or(r.ID, r.Name)
 	r.Batch.Size = or(r.Batch.Size, 1)
 	r.Concurrency = or(r.Concurrency, 1)
@@ -214,7 +214,7 @@ func (r Route) WithDefaults() Route {
 	return r
 }
 
-func (r *Route) check() error {
+func (r *Settings) check() error {
 	if n := len(r.Sinks); n == 0 || n > maxSinks {
 		return fmt.Errorf("route %q has %d sinks: give it 1 to %d", r.Name, n, maxSinks)
 	}

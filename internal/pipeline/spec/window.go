@@ -15,7 +15,7 @@ type Debounce struct {
 }
 
 // Window returns the configuration of the windows of the route.
-func (r *Route) Window() queue.Window {
+func (r *Settings) Window() queue.Window {
 	w := queue.Window{Quiet: r.Debounce.Quiet, Max: or(r.Debounce.Max, 10*r.Debounce.Quiet), Joint: r.Joint}
 	if r.Grouped {
 		w.Grouped, w.Wait, w.Size = true, r.Batch.Wait, r.Batch.Size

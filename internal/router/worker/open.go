@@ -25,7 +25,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fleet/values"
 	"github.com/deltarouter/deltarouter/internal/fleet/work"
 	"github.com/deltarouter/deltarouter/internal/metrics"
-	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -60,7 +60,7 @@ type worker struct {
 
 // route is a route with workers.
 type route struct {
-	pipeline.Route
+	spec.Settings
 
 	hash    string // of its configuration
 	pending int
@@ -181,7 +181,7 @@ func (w *worker) openSet(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		w.routes[fleet.Token(r.ID)] = &route{Route: r, hash: hash, pending: configured.Workers.Pending}
+		w.routes[fleet.Token(r.ID)] = &route{Settings: r, hash: hash, pending: configured.Workers.Pending}
 	}
 	return nil
 }

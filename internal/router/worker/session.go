@@ -16,6 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fleet/owner"
 	"github.com/deltarouter/deltarouter/internal/fleet/work"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -73,7 +74,7 @@ func (w *worker) session(ctx context.Context, r *route, l *owner.Lease, done fun
 	s.ctx, s.end = context.WithCancel(ctx)
 	var err error
 	s.pipeline, err = pipeline.New(pipeline.Config{
-		Routes: []pipeline.Route{r.Route}, Metrics: w.env.Metrics, Log: w.log, Complaints: w.conn.Complaints, DeadLetters: letters{s}, Clock: w.env.Clock,
+		Routes: []spec.Settings{r.Settings}, Metrics: w.env.Metrics, Log: w.log, Complaints: w.conn.Complaints, DeadLetters: letters{s}, Clock: w.env.Clock,
 		Permit: l.Valid, Settled: s.settled, Part: true,
 	})
 	if err != nil {
@@ -224,7 +225,7 @@ func (s *session) write(ctx context.Context, letter *checkpoint.Letter) error {
 // letters writes the dead letters of a session to the stream, from which the leader takes them.
 type letters struct{ *session }
 
-// Add implements pipeline.DeadLetterer. If one cannot be written, all are written again later.
+// Add implements deliver.DeadLetterer. If one cannot be written, all are written again later.
 func (l letters) Add(ctx context.Context, all []checkpoint.Letter) error {
 	for i := range all {
 		if err := l.write(ctx, &all[i]); err != nil {
@@ -234,5 +235,5 @@ func (l letters) Add(ctx context.Context, all []checkpoint.Letter) error {
 	return nil
 }
 
-// Remove implements pipeline.DeadLetterer. The leader removes dead letters.
+// Remove implements deliver.DeadLetterer. The leader removes dead letters.
 func (letters) Remove(context.Context, []uint64) (int, error) { return 0, nil }

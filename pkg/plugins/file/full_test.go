@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -120,9 +121,9 @@ func TestFullDiskThroughARoute(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events")
 	f := &filling{Sink: open(t, fmt.Sprintf("path: %q", path)), t: t, room: 100}
 	room(t, f.room)
-	p, err := pipeline.New(pipeline.Config{Routes: []pipeline.Route{{
-		Name: "r", Sources: []string{"pods"}, Ops: event.Ops(), Batch: pipeline.Batch{Size: 8}, Concurrency: 2,
-		Sinks: []pipeline.NamedSink{{Name: "log", Sink: f}}, Retry: pipeline.Retry{Backoff: time.Millisecond, Max: 5 * time.Millisecond},
+	p, err := pipeline.New(pipeline.Config{Routes: []spec.Settings{{
+		Name: "r", Sources: []string{"pods"}, Ops: event.Ops(), Batch: spec.Batch{Size: 8}, Concurrency: 2,
+		Sinks: []spec.NamedSink{{Name: "log", Sink: f}}, Retry: spec.Retry{Backoff: time.Millisecond, Max: 5 * time.Millisecond},
 	}}})
 	must.Succeed(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

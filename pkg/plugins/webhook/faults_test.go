@@ -16,6 +16,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -103,14 +104,14 @@ func (*letters) Remove(context.Context, []uint64) (int, error) { return 0, nil }
 func route(t *testing.T, n int, sinks ...plugins.Sink) *letters {
 	t.Helper()
 	dead := &letters{}
-	r := pipeline.Route{
-		Name: "r", Sources: []string{"pods"}, Ops: event.Ops(), Batch: pipeline.Batch{Size: 8}, Concurrency: 2,
-		Retry: pipeline.Retry{Backoff: time.Millisecond, Max: 20 * time.Millisecond},
+	r := spec.Settings{
+		Name: "r", Sources: []string{"pods"}, Ops: event.Ops(), Batch: spec.Batch{Size: 8}, Concurrency: 2,
+		Retry: spec.Retry{Backoff: time.Millisecond, Max: 20 * time.Millisecond},
 	}
 	for i, s := range sinks {
-		r.Sinks = append(r.Sinks, pipeline.NamedSink{Name: fmt.Sprintf("s%d", i), Sink: s})
+		r.Sinks = append(r.Sinks, spec.NamedSink{Name: fmt.Sprintf("s%d", i), Sink: s})
 	}
-	p, err := pipeline.New(pipeline.Config{Routes: []pipeline.Route{r}, DeadLetters: dead})
+	p, err := pipeline.New(pipeline.Config{Routes: []spec.Settings{r}, DeadLetters: dead})
 	must.Succeed(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
