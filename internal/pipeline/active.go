@@ -8,7 +8,7 @@ import "github.com/deltarouter/deltarouter/pkg/event"
 // condition nor delete holds.
 func (p *Pipeline) Active(name string, after Holding, limit int) (page []Holding, more, ok bool) {
 	r := p.now.Load().byName(name)
-	if r == nil || !r.Config().HasCondition() && r.Config().Hold == 0 {
+	if r == nil || !r.Settings().HasCondition() && r.Settings().Hold == 0 {
 		return nil, false, false
 	}
 	page = r.Conditions().Page(after, limit+1)

@@ -109,7 +109,7 @@ func (now *routing) addOthers(ctx context.Context, d *event.Delta, a *admission)
 		before = a.wanted
 	}
 	for _, r := range now.conditional {
-		if slices.ContainsFunc(before, func(w wanted) bool { return w.route == r }) || !slices.Contains(r.Config().Sources, d.Source) {
+		if slices.ContainsFunc(before, func(w wanted) bool { return w.route == r }) || !slices.Contains(r.Settings().Sources, d.Source) {
 			continue
 		}
 		if v, ok := r.Conditions().Leaves(ctx, d); ok {
@@ -123,7 +123,7 @@ func (now *routing) addOthers(ctx context.Context, d *event.Delta, a *admission)
 // exists again.
 func (now *routing) addCancels(ctx context.Context, d *event.Delta, a *admission) *admission {
 	for _, r := range now.holding {
-		if !slices.Contains(r.Config().Sources, d.Source) {
+		if !slices.Contains(r.Settings().Sources, d.Source) {
 			continue
 		}
 		if v, ok := r.Conditions().Returns(ctx, d); ok {

@@ -27,7 +27,7 @@ func (p gauges) measure(ctx context.Context) {
 				if s := r.Status(); !s.Oldest.IsZero() {
 					age = max(0, now.Sub(s.Oldest).Seconds())
 				}
-				r.Config().Count.Oldest.Set(age)
+				r.Settings().Count().Oldest.Set(age)
 			}
 		}
 	}
@@ -44,8 +44,8 @@ func (p gauges) count() {
 // count is called under the pipeline's lock.
 func (now *routing) count() {
 	for i, r := range now.routes {
-		if n := now.table.Skipped(i) + r.Config().Table.Skipped(0); n > 0 {
-			r.Config().Count.Filtered.Add(float64(n))
+		if n := now.table.Skipped(i) + r.Settings().Table().Skipped(0); n > 0 {
+			r.Settings().Count().Filtered.Add(float64(n))
 		}
 		r.Show()
 	}

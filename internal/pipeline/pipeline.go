@@ -174,7 +174,7 @@ func (p *Pipeline) Status() []Status {
 // Pending returns the number of pending deltas of the named route, 0 if there is no such route.
 func (p *Pipeline) Pending(route string) int {
 	for _, r := range p.now.Load().routes {
-		if r.Config().Name == route {
+		if r.Settings().Name == route {
 			return r.Status().Pending
 		}
 	}

@@ -34,10 +34,10 @@ type Change struct {
 	removed  []*route.Route
 }
 
-// changed is a route that gets another configuration.
+// changed is a route that gets another generation.
 type changed struct {
 	route     *route.Route
-	old, next *route.Config
+	old, next *route.Generation
 	installed <-chan struct{} // see route.Route.Install
 }
 
@@ -72,25 +72,26 @@ func (p *Pipeline) Prepare(routes []spec.Settings) (*Change, error) {
 func (c *Change) add(rc spec.Settings) filters.Entry {
 	p := c.pipeline
 	r := p.now.Load().byID(rc.ID)
-	var cfg *route.Config
+	var next *route.Generation
 	switch {
 	case r == nil:
-		cfg = c.configure(&rc, c.birth(&rc))
-		r = route.New(p.shared, cfg)
+		next = c.generation(&rc, c.birth(&rc))
+		r = route.New(p.shared, next)
 		c.added = append(c.added, r)
-	case r.Config().Name == rc.Name && r.Config().Version == rc.Version && rc.Version != "":
-		cfg = r.Config()
-		cfg.KeepBreakers(c.breakers)
+	case r.Settings().Name == rc.Name && r.Settings().Version == rc.Version && rc.Version != "":
+		next = r.Generation()
+		next.KeepBreakers(c.breakers)
 	default:
-		cfg = c.configure(&rc, r.Config().Born())
-		c.changed = append(c.changed, changed{route: r, old: r.Config(), next: cfg})
+		next = c.generation(&rc, r.Settings().Born())
+		c.changed = append(c.changed, changed{route: r, old: r.Generation(), next: next})
 	}
-	c.next.add(r, cfg)
-	return cfg.Entry()
+	c.next.add(r, next.Settings)
+	return next.Entry()
 }
 
-// configure returns a configuration. Sinks that have not changed keep their breakers.
-func (c *Change) configure(rc *spec.Settings, born int) *route.Config {
+// generation returns the next generation of a route. Sinks that have not changed keep their
+// breakers.
+func (c *Change) generation(rc *spec.Settings, born int) *route.Generation {
 	for _, s := range rc.Sinks {
 		if b := c.pipeline.breakers[s.Breaker()]; b != nil && s.Version != "" {
 			c.breakers[s.Breaker()] = b
@@ -99,19 +100,19 @@ func (c *Change) configure(rc *spec.Settings, born int) *route.Config {
 	if c.pipeline.cfg.Store == nil {
 		rc.Disk = 0
 	}
-	return route.NewConfig(c.pipeline.shared, rc, born, c.breakers)
+	return route.NewGeneration(c.pipeline.shared, rc, born, c.breakers)
 }
 
-// add adds a route with its next configuration.
-func (now *routing) add(r *route.Route, cfg *route.Config) {
+// add adds a route with its next settings.
+func (now *routing) add(r *route.Route, s *spec.Settings) {
 	now.routes = append(now.routes, r)
-	if cfg.HasCondition() {
+	if s.HasCondition() {
 		now.conditional = append(now.conditional, r)
 	}
-	if cfg.Downstream {
-		now.downstream[cfg.Name] = r
+	if s.Downstream {
+		now.downstream[s.Name] = r
 	}
-	if cfg.Hold > 0 {
+	if s.Hold > 0 {
 		now.holding = append(now.holding, r)
 	}
 }
@@ -133,7 +134,7 @@ func (c *Change) birth(rc *spec.Settings) int {
 // [Change.Restore].
 func (c *Change) New() (ids []string) {
 	for _, r := range c.added {
-		ids = append(ids, r.Config().ID)
+		ids = append(ids, r.Settings().ID)
 	}
 	return ids
 }
@@ -142,7 +143,7 @@ func (c *Change) New() (ids []string) {
 func (c *Change) Kept() (names []string) {
 	for _, r := range c.next.routes {
 		if !slices.Contains(c.added, r) && !slices.ContainsFunc(c.changed, func(ch changed) bool { return ch.route == r }) {
-			names = append(names, r.Config().Name)
+			names = append(names, r.Settings().Name)
 		}
 	}
 	return names
@@ -151,7 +152,7 @@ func (c *Change) Kept() (names []string) {
 // Restore is [Pipeline.Restore] for a route of [Change.New]. It is called before Swap.
 func (c *Change) Restore(id string, pending []checkpoint.Pending, backlog checkpoint.Backlog) error {
 	for _, r := range c.added {
-		if r.Config().ID == id {
+		if r.Settings().ID == id {
 			return r.Restore(pending, backlog)
 		}
 	}
@@ -164,10 +165,10 @@ func (c *Change) Abandon() {
 	for _, r := range c.added {
 		r.Leave()
 		r.Retire()
-		forgetMetrics(c.pipeline, r.Config())
+		forgetMetrics(c.pipeline, r.Settings())
 	}
 	for _, ch := range c.changed {
-		forgetMetrics(c.pipeline, ch.next)
+		forgetMetrics(c.pipeline, ch.next.Settings)
 	}
 }
 
@@ -177,7 +178,7 @@ func (p *Pipeline) Yield() (end func()) { return p.shared.Yield.Begin() }
 
 // Swap makes the routes of the change the ones that Admit evaluates. It does not wait. The caller
 // makes sure that no delta is between its Admit and its commit. A changed route delivers by its new
-// configuration once the batches of the old one have ended.
+// generation once the batches of the old one have ended.
 func (c *Change) Swap() {
 	p := c.pipeline
 	p.life.mu.Lock()
@@ -226,9 +227,9 @@ func (c *Change) Finish(ctx context.Context) {
 	p.life.mu.Unlock()
 	for _, ch := range c.changed {
 		if ch.old.Name != ch.next.Name {
-			forgetMetrics(p, ch.old)
+			forgetMetrics(p, ch.old.Settings)
 		} else {
-			spec.ForgetSeries(p.cfg.Metrics, ch.old.Config, ch.next.Config)
+			spec.ForgetSeries(p.cfg.Metrics, ch.old.Settings, ch.next.Settings)
 		}
 	}
 	for _, r := range c.removed {
@@ -236,7 +237,7 @@ func (c *Change) Finish(ctx context.Context) {
 	}
 }
 
-// end waits until no batch uses an old configuration. A handler with a timeout is cancelled after
+// end waits until no batch uses an old generation. A handler with a timeout is cancelled after
 // one timeout, because a batch may be many calls, each of which may time out.
 func (c *Change) end(ctx context.Context) {
 	p := c.pipeline
@@ -281,18 +282,18 @@ func (c *Change) end(ctx context.Context) {
 	c.abandon()
 }
 
-// outOfUse returns the old configurations of routes that have started.
-func (c *Change) outOfUse() (old []*route.Config) {
+// outOfUse returns the old generations of routes that have started.
+func (c *Change) outOfUse() (old []*route.Generation) {
 	for _, ch := range c.changed {
 		old = append(old, ch.old)
 	}
 	for _, r := range c.removed {
-		old = append(old, r.Config())
+		old = append(old, r.Generation())
 	}
-	return slices.DeleteFunc(old, func(cfg *route.Config) bool { return !cfg.Runs() })
+	return slices.DeleteFunc(old, func(g *route.Generation) bool { return !g.Runs() })
 }
 
-// abandon abandons the workers that still have a batch of an old configuration.
+// abandon abandons the workers that still have a batch of an old generation.
 func (c *Change) abandon() {
 	c.pipeline.shared.Chains.Lock()
 	defer c.pipeline.shared.Chains.Unlock()
@@ -312,7 +313,7 @@ func (c *Change) leave(r *route.Route) {
 	if p.cfg.Store == nil {
 		p.removed = slices.DeleteFunc(p.removed, (*route.Route).Retire)
 	}
-	forgetMetrics(p, r.Config())
+	forgetMetrics(p, r.Settings())
 	if s := r.Status(); s.Pending > 0 {
 		p.log.Warn("route removed with pending deltas; they are lost without a state folder, and otherwise restored if the route is configured again",
 			slog.String("route", s.Name), slog.Int("pending", s.Pending), slog.Bool("kept", p.cfg.Store != nil))
@@ -321,7 +322,7 @@ func (c *Change) leave(r *route.Route) {
 
 // RestoreRules is [Pipeline.RestoreRules] for a route of [Change.New]. It is called before Swap.
 func (c *Change) RestoreRules(id string, records []checkpoint.RuleRecord) error {
-	i := slices.IndexFunc(c.added, func(r *route.Route) bool { return r.Config().ID == id })
+	i := slices.IndexFunc(c.added, func(r *route.Route) bool { return r.Settings().ID == id })
 	if i < 0 || len(records) == 0 {
 		return nil
 	}
@@ -329,7 +330,7 @@ func (c *Change) RestoreRules(id string, records []checkpoint.RuleRecord) error 
 }
 
 // forgetMetrics removes the series of a route, unless there is a route of that name.
-func forgetMetrics(p *Pipeline, of *route.Config) {
+func forgetMetrics(p *Pipeline, of *spec.Settings) {
 	if p.now.Load().byName(of.Name) == nil {
 		p.cfg.Metrics.ForgetRoute(of.Name)
 	}

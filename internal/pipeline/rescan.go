@@ -29,7 +29,7 @@ func (p *Pipeline) NeedsRescan(name string) bool {
 // Misses returns the missed objects of the condition of a route; nil: there is no such condition.
 func (p *Pipeline) Misses(name string) *Misses {
 	r := p.now.Load().byName(name)
-	if r == nil || !r.Config().HasCondition() {
+	if r == nil || !r.Settings().HasCondition() {
 		return nil
 	}
 	return r.Conditions().Misses()
@@ -38,7 +38,7 @@ func (p *Pipeline) Misses(name string) *Misses {
 // Rescan begins a rescan. The error is [ErrNoRoute], also for a route without a condition.
 func (p *Pipeline) Rescan(name string) (*Rescan, error) {
 	r := p.now.Load().byName(name)
-	if r == nil || !r.Config().HasCondition() {
+	if r == nil || !r.Settings().HasCondition() {
 		return nil, ErrNoRoute
 	}
 	return &Rescan{p, r, r.Conditions().Rescan()}, nil

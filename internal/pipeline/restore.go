@@ -37,7 +37,7 @@ func (p *Pipeline) Restore(id string, pending []checkpoint.Pending, backlog chec
 		return fmt.Errorf("route %q: its backlog cannot be restored: the pipeline has started", id)
 	}
 	if err := r.Restore(pending, backlog); err != nil {
-		return fmt.Errorf("route %q: its backlog cannot be restored: %w", r.Config().Name, err)
+		return fmt.Errorf("route %q: its backlog cannot be restored: %w", r.Settings().Name, err)
 	}
 	return nil
 }
@@ -79,7 +79,7 @@ func (p *Pipeline) Dirty() []checkpoint.RouteCut {
 func (p *Pipeline) Saved(backlog func(id string) (bytes, owned, all int64)) {
 	p.mu.Lock()
 	for _, r := range p.now.Load().routes {
-		bytes, owned, all := backlog(r.Config().ID)
+		bytes, owned, all := backlog(r.Settings().ID)
 		p.shared.OnDisk.Store(all)
 		r.Saved(bytes, owned)
 	}

@@ -31,7 +31,7 @@ func (p *Pipeline) AdmitTo(ctx context.Context, name string, d *event.Delta) (ev
 	if r == nil {
 		return nil, ErrNoRoute
 	}
-	if r.Config().Downstream {
+	if r.Settings().Downstream {
 		return nil, ErrDownstream
 	}
 	return admitTo(ctx, r, d, r.Evaluate)
@@ -53,7 +53,7 @@ func (p *Pipeline) AwaitRoom(ctx context.Context, name string) error {
 // condition still holds.
 func (p *Pipeline) RemindTo(ctx context.Context, name string, d *event.Delta) (event.Admission, error) {
 	r := p.now.Load().byName(name)
-	if r == nil || !r.Config().HasCondition() {
+	if r == nil || !r.Settings().HasCondition() {
 		return p.AdmitTo(ctx, name, d)
 	}
 	return admitTo(ctx, r, d, func(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
@@ -67,7 +67,7 @@ func (p *Pipeline) RemindTo(ctx context.Context, name string, d *event.Delta) (e
 // condition.
 func (p *Pipeline) Repeats(name string) bool {
 	r := p.now.Load().byName(name)
-	return r != nil && r.Config().HasCondition()
+	return r != nil && r.Settings().HasCondition()
 }
 
 // Wants reports whether [Pipeline.RemindTo] would enqueue a delta at the route, not considering its
@@ -77,25 +77,25 @@ func (p *Pipeline) Wants(ctx context.Context, name string, d *event.Delta) (bool
 	if r == nil {
 		return false, ErrNoRoute
 	}
-	switch c := r.Config(); {
+	switch c := r.Settings(); {
 	case c.Downstream:
 		return false, ErrDownstream
 	case c.HasCondition():
 		h, ok := r.Conditions().Of(d.Source, d.Key())
 		return ok && h.State == "entered", ctx.Err()
-	case !c.Table.Sees(0, d):
+	case !c.Table().Sees(0, d):
 		return false, ctx.Err()
-	case !c.Table.Ready(0):
+	case !c.Table().Ready(0):
 		return true, ctx.Err() // it is evaluated later
 	default:
-		return c.Table.Evaluate(ctx, 0, d).Verdict != filters.Filtered, ctx.Err()
+		return c.Table().Evaluate(ctx, 0, d).Verdict != filters.Filtered, ctx.Err()
 	}
 }
 
 // SourcesOf returns the sources of a route; nil: there is no such route.
 func (p *Pipeline) SourcesOf(name string) []string {
 	if r := p.now.Load().byName(name); r != nil {
-		return slices.Clone(r.Config().Sources)
+		return slices.Clone(r.Settings().Sources)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (p *Pipeline) Takes(source string, op event.Op, initial bool) bool {
 		return now.table.TakesInitial(source, op)
 	}
 	return slices.ContainsFunc(now.routes, func(r *route.Route) bool {
-		c := r.Config()
+		c := r.Settings()
 		return !c.Downstream && slices.Contains(c.Sources, source) && slices.Contains(c.Ops, op)
 	})
 }
@@ -124,7 +124,7 @@ func (p *Pipeline) Pausing(name string) (*route.Pausing, error) {
 
 func (now *routing) byID(id string) *route.Route {
 	for _, r := range now.routes {
-		if r.Config().ID == id {
+		if r.Settings().ID == id {
 			return r
 		}
 	}
@@ -133,7 +133,7 @@ func (now *routing) byID(id string) *route.Route {
 
 func (now *routing) byName(name string) *route.Route {
 	for _, r := range now.routes {
-		if r.Config().Name == name {
+		if r.Settings().Name == name {
 			return r
 		}
 	}

@@ -384,8 +384,7 @@ var allowed = map[string][]string{
 	// Separate modules. The author of a plugin gets the SDK without any part of the router.
 	"sdk/go/...": {"sdk/go/..."},
 	"examples/embed/...": {
-		"pkg/config", "pkg/event", "pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins", "pkg/plugins/all",
-		"pkg/router",
+		"pkg/config", "pkg/event", "pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins", "pkg/plugins/all", "pkg/router",
 	},
 	"examples/plugins/...": {"sdk/go/...", "sdk/process/..."},
 	"sdk/conformance/...":  {"sdk/go/..."},

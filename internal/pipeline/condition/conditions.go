@@ -15,7 +15,7 @@ import (
 // the time since which it holds, and the reports that were made.
 type Conditions struct {
 	env *Env
-	cfg *spec.Config
+	cfg *spec.Settings
 
 	states    *rules.Conditions // nil: there is no condition, and there was none
 	caughtUp  bool              // timers may fire
@@ -216,7 +216,7 @@ func (c *Conditions) open(limit *rules.Limit) {
 
 // configure changes the configuration. If the Version changes, reported conditions are kept, and
 // all objects must be evaluated again.
-func (c *Conditions) configure(cfg *spec.Config, limit *rules.Limit, now time.Time) {
+func (c *Conditions) configure(cfg *spec.Settings, limit *rules.Limit, now time.Time) {
 	old := c.cfg
 	c.cfg = cfg
 	switch {

@@ -16,7 +16,7 @@ import (
 // created again in time.
 type Holds struct {
 	env *Env
-	cfg *spec.Config
+	cfg *spec.Settings
 
 	held     *rules.DeleteHolds // nil: there are no holds, and there were none
 	caughtUp bool
@@ -95,7 +95,7 @@ func (h *Holds) open() {
 	h.held = rules.NewDeleteHolds(h.cfg.Hold, share, h.env.Wheel, h.env.Owner.HoldDue)
 }
 
-func (h *Holds) configure(cfg *spec.Config, now time.Time) {
+func (h *Holds) configure(cfg *spec.Settings, now time.Time) {
 	h.cfg = cfg
 	switch {
 	case h.held == nil && cfg.Hold > 0:

@@ -18,7 +18,7 @@ type Rules struct {
 }
 
 // New returns the rules of a new route with these settings.
-func New(env Env, cfg *spec.Config, now time.Time) *Rules {
+func New(env Env, cfg *spec.Settings, now time.Time) *Rules {
 	r := &Rules{}
 	r.Limit.share = env.Keys
 	r.Limit.configure(cfg.Limit.Rate(), now)
@@ -34,7 +34,7 @@ func New(env Env, cfg *spec.Config, now time.Time) *Rules {
 
 // Configure changes the configuration, and keeps the state that the new one can use. The caller
 // calls [Rules.CatchUp] again once all earlier changes are observed.
-func (r *Rules) Configure(cfg *spec.Config, now time.Time) {
+func (r *Rules) Configure(cfg *spec.Settings, now time.Time) {
 	r.Limit.configure(cfg.Limit.Rate(), now)
 	r.Holds.configure(cfg, now)
 	r.Conditions.configure(cfg, r.Limit.keys, now)

@@ -1,7 +1,9 @@
 package condition_test
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
 	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
@@ -24,7 +27,7 @@ var (
 	resource = &event.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Cluster: "c"}
 	edges    = []event.Op{event.Entered, event.Left}
 	// held is the filter of conditions, which is not evaluated: the tests say whether it holds.
-	held filters.Filter = &filters.CEL{}
+	held filters.Filter = filters.Func(func(context.Context, *event.Delta) (bool, error) { panic("evaluated") })
 )
 
 func object(t *testing.T, name string, version int) *event.Object {
@@ -63,7 +66,7 @@ func open(t *testing.T, settings spec.Settings, at time.Time, saved map[string]c
 	wheel := timer.NewWheel(r.clock)
 	t.Cleanup(wheel.Close)
 	settings.Sources = []string{"pods"}
-	r.Rules = condition.New(condition.Env{Wheel: wheel, Census: rules.NewCensus(), Owner: r, Durable: true}, &spec.Config{Settings: settings}, r.clock.Now())
+	r.Rules = condition.New(condition.Env{Wheel: wheel, Census: rules.NewCensus(), Owner: r, Durable: true}, settings.Prepare(0, metrics.New(), slog.New(slog.DiscardHandler)), r.clock.Now())
 	if len(saved) > 0 {
 		if err := r.Restore(slices.Collect(maps.Values(saved)), r.clock.Now()); err != nil {
 			t.Fatal(err)
@@ -237,10 +240,10 @@ func TestFailureOfAnotherCondition(t *testing.T) {
 	r := open(t, cfg, start, nil)
 	d := updated(t, "a", 1)
 	got := []bool{r.Conditions.Doubt(d), r.Conditions.Doubt(d)}
-	r.Configure(&spec.Config{Settings: cfg}, r.clock.Now())
+	r.Configure(cfg.Prepare(0, metrics.New(), slog.New(slog.DiscardHandler)), r.clock.Now())
 	got = append(got, r.Conditions.Doubt(d))
 	cfg.When.Version = "2"
-	r.Configure(&spec.Config{Settings: cfg}, r.clock.Now())
+	r.Configure(cfg.Prepare(0, metrics.New(), slog.New(slog.DiscardHandler)), r.clock.Now())
 	got = append(got, r.Conditions.Doubt(d), r.Conditions.Doubt(d))
 	if want := []bool{true, false, false, true, false}; !slices.Equal(got, want) {
 		t.Errorf("dead letters %v, want %v", got, want)

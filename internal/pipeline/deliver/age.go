@@ -26,28 +26,28 @@ func (b *Batch) age(e *queue.Entry) time.Duration {
 	if seen.IsZero() {
 		return 0
 	}
-	return b.route.Now().Sub(seen)
+	return b.env.Clock.Now().Sub(seen)
 }
 
 // tooOld returns an error if a delta exceeds MaxAge. Targets that are already done with it are not
 // affected.
 func (b *Batch) tooOld(e *queue.Entry) error {
-	if b.cfg.MaxAge == 0 {
+	if b.settings.MaxAge == 0 {
 		return nil
 	}
 	age := b.age(e)
-	if age <= b.cfg.MaxAge {
+	if age <= b.settings.MaxAge {
 		return nil
 	}
-	b.cfg.Count.Errors("max_age").Inc()
-	return &tooOldError{age, b.cfg.MaxAge}
+	b.settings.Count().Errors("max_age").Inc()
+	return &tooOldError{age, b.settings.MaxAge}
 }
 
 // expired reports whether an entry is too old to be retried at an unavailable handler or sink.
 func (b *Batch) expired(ctx context.Context, e *queue.Entry, err error) bool {
-	patience := b.cfg.Retry.MaxAge
-	if b.cfg.MaxAge > 0 {
-		patience = min(b.cfg.MaxAge, patience)
+	patience := b.settings.Retry.MaxAge
+	if b.settings.MaxAge > 0 {
+		patience = min(b.settings.MaxAge, patience)
 	}
 	return ctx.Err() == nil && !errors.Is(err, context.Canceled) && b.age(e) > patience
 }

@@ -5,7 +5,7 @@
 //	             └── rejected, too old ───────────┴──► dead letter, dropped, or the route is paused
 //
 // A [Batch] belongs to one worker, and so does the Progress of its entries. It never takes the lock
-// of the route: it uses the interface [Route]. Entries that are not done in the end are retried
+// of the route: it uses [Progress] and [Chain]. Entries that are not done in the end are retried
 // after Progress.Delay.
 package deliver
 
@@ -13,17 +13,18 @@ import (
 	"context"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 // Batch is the batch of a worker. Its memory is reused for the next batch.
 type Batch struct {
-	cfg     *Config
-	route   Route
-	letters DeadLetterer
-	entries []*queue.Entry // of a group: only the last one
-	group   group
-	trace   tracing
+	env      Env
+	settings *spec.Settings
+	targets  []Target       // of the sinks of settings, in their order
+	entries  []*queue.Entry // of a group: only the last one
+	group    group
+	trace    tracing
 
 	handled handling
 	wave    wave
@@ -33,13 +34,14 @@ type Batch struct {
 	unreported bool
 }
 
-// New returns the Batch of a worker of a route.
-func New(route Route, letters DeadLetterer) *Batch { return &Batch{route: route, letters: letters} }
+// New returns the Batch of a worker.
+func New(env Env) *Batch { return &Batch{env: env} }
 
-// Handle begins a batch: it calls the handler with the entries that were not handled yet. If the
-// context handling ends, these entries are retried.
-func (b *Batch) Handle(ctx, handling context.Context, cfg *Config, entries []*queue.Entry) {
-	b.cfg, b.unreported = cfg, false
+// Handle begins a batch with the settings of its route, with which it also ends, and their targets:
+// it calls the handler with the entries that were not handled yet. If the context handling ends,
+// these entries are retried.
+func (b *Batch) Handle(ctx, handling context.Context, settings *spec.Settings, targets []Target, entries []*queue.Entry) {
+	b.settings, b.targets, b.unreported = settings, targets, false
 	b.entries = b.group.join(entries)
 	b.trace.begin(b, entries)
 	b.handle(ctx, handling)
@@ -70,10 +72,10 @@ func (b *Batch) report() {
 	b.unreported = false
 	if b.group.all != nil {
 		b.group.share()
-		b.route.Report(b.group.all)
+		b.env.Progress.Report(b.group.all)
 		return
 	}
-	b.route.Report(b.wave.entries)
+	b.env.Progress.Report(b.wave.entries)
 }
 
 // keyed sets the key of an event to the key of its entry, and its trace to that of the entry.

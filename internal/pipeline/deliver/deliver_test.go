@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/complaints"
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline/deliver"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
@@ -89,38 +90,39 @@ func (r *fakeRoute) run(t *testing.T, settings spec.Settings, sinks []sinkFunc, 
 	return batch
 }
 
-// configure returns a configuration with the sinks.
-func (r *fakeRoute) configure(settings spec.Settings, sinks []sinkFunc) *deliver.Config {
+// configured is the settings of a route, with its targets.
+type configured struct {
+	*spec.Settings
+	targets []deliver.Target
+}
+
+// configure returns the settings with the sinks.
+func (r *fakeRoute) configure(settings spec.Settings, sinks []sinkFunc) configured {
 	settings.Name, settings.ID = "r", "r"
-	cfg := &deliver.Config{Config: &spec.Config{Settings: settings}}
-	cfg.Count.Errors, cfg.Count.Handler = func(string) spec.Counter { return counter{} }, counter{}
+	for i := range sinks {
+		settings.Sinks = append(settings.Sinks, spec.NamedSink{Name: fmt.Sprintf("sink%d", i)})
+	}
+	cfg := configured{Settings: settings.Prepare(0, metrics.New(), slog.New(slog.DiscardHandler))}
 	for i, s := range sinks {
-		target := deliver.Target{Name: fmt.Sprintf("sink%d", i)}
+		target := deliver.Target{Name: cfg.Sinks[i].Name}
 		if s != nil {
 			target.Sink = deliver.NewSink(target.Name, "", s, complaints.New(slog.New(slog.DiscardHandler)), timer.NewFake(r.Now()))
 		}
-		cfg.Targets = append(cfg.Targets, target)
-		cfg.Count.Events = append(cfg.Count.Events, spec.EventCounters{Delivered: counter{}, Retried: counter{}, Rejected: counter{}})
+		cfg.targets = append(cfg.targets, target)
 	}
 	return cfg
 }
 
 // pass delivers a batch, as far as possible now.
-func (r *fakeRoute) pass(t *testing.T, cfg *deliver.Config, batch []*queue.Entry) {
+func (r *fakeRoute) pass(t *testing.T, cfg configured, batch []*queue.Entry) {
 	t.Helper()
-	b := deliver.New(r, r)
+	b := deliver.New(deliver.Env{Clock: timer.NewFake(r.Now()), Progress: r, Chain: r, Letters: r})
 	if r.handling == nil {
 		r.handling = t.Context()
 	}
-	b.Handle(t.Context(), r.handling, cfg, batch)
+	b.Handle(t.Context(), r.handling, cfg.Settings, cfg.targets, batch)
 	b.Deliver(t.Context())
 }
-
-type counter struct{}
-
-func (counter) Inc()            {}
-func (counter) Add(float64)     {}
-func (counter) Observe(float64) {}
 
 func (r *fakeRoute) expect(t *testing.T, want ...string) {
 	t.Helper()

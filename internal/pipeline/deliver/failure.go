@@ -71,7 +71,7 @@ func (b *Batch) sinkName(f *failure) string {
 	if f.sink < 0 {
 		return ""
 	}
-	return b.cfg.Targets[f.sink].Name
+	return b.targets[f.sink].Name
 }
 
 // applyFailurePolicy applies onFailure to the entries in b.failed.all, and reports whether they are
@@ -79,21 +79,21 @@ func (b *Batch) sinkName(f *failure) string {
 // rejects everything must not cost one disk write for each delta.
 func (b *Batch) applyFailurePolicy(ctx context.Context) bool {
 	for i := range b.failed.all {
-		b.route.Refused(b.failed.all[i].entry.Delta)
+		b.env.Progress.Refused(b.failed.all[i].entry.Delta)
 		b.trace.failed(b.failed.all[i].entry, b.failed.all[i].reason)
 	}
 	f := b.failed.pauses()
 	switch {
 	case len(b.failed.all) == 0:
 		return true
-	case b.cfg.OnFailure == spec.Pause && f != nil:
-		b.route.Pause(f.entry.Delta, b.sinkName(f), f.reason, false)
+	case b.settings.OnFailure == spec.Pause && f != nil:
+		b.env.Progress.Pause(f.entry.Delta, b.sinkName(f), f.reason, false)
 		return false
-	case b.cfg.OnFailure == spec.Drop:
+	case b.settings.OnFailure == spec.Drop:
 		for i := range b.failed.all {
 			f := &b.failed.all[i]
 			f.entry.Progress.Outcome = max(f.entry.Progress.Outcome, queue.Dropped)
-			b.route.Complain("dropped", f.entry.Delta, b.sinkName(f), f.reason)
+			b.env.Progress.Complain("dropped", f.entry.Delta, b.sinkName(f), f.reason)
 		}
 		return true
 	}
@@ -137,47 +137,47 @@ func classified(where string, err error) string {
 
 // writeDeadLetters writes dead letters.
 func (b *Batch) writeDeadLetters(ctx context.Context) bool {
-	now := b.route.Now()
+	now := b.env.Clock.Now()
 	deadLetters := make([]checkpoint.Letter, 0, len(b.failed.all))
-	_, logs := b.letters.(*LogDeadLetters)
+	_, logs := b.env.Letters.(*LogDeadLetters)
 	var calls callRecords
 	for i := range b.failed.all {
 		f := &b.failed.all[i]
 		reason := f.reason.Error()
 		switch said := plugins.ResponseOf(f.reason); {
 		case logs:
-		case b.cfg.Secret:
+		case b.settings.Secret:
 			reason = f.withheld()
 		case said != "":
 			reason += "; the receiver said: " + said
 		}
 		for _, e := range b.group.members(f.entry) {
 			letter := checkpoint.Letter{
-				Time: now, Route: b.cfg.ID, Sink: b.sinkName(f), Error: reason, Attempts: max(1, f.entry.Progress.Failures()),
+				Time: now, Route: b.settings.ID, Sink: b.sinkName(f), Error: reason, Attempts: max(1, f.entry.Progress.Failures()),
 				Unseen: e.Unseen, Delta: e.Delta,
 			}
-			if !logs && !b.cfg.Secret {
+			if !logs && !b.settings.Secret {
 				letter.Call = calls.of(f.reason, e)
 			}
 			deadLetters = append(deadLetters, letter)
 		}
 	}
-	err := b.letters.Add(ctx, deadLetters)
+	err := b.env.Letters.Add(ctx, deadLetters)
 	for i := range b.failed.all {
 		f := &b.failed.all[i]
 		work := f.entry.Progress
 		if err != nil {
-			b.cfg.Count.Errors("dead_letter").Inc()
-			b.route.Complain("kept pending: dead letters cannot be written", f.entry.Delta, b.sinkName(f), err)
+			b.settings.Count().Errors("dead_letter").Inc()
+			b.env.Progress.Complain("kept pending: dead letters cannot be written", f.entry.Delta, b.sinkName(f), err)
 			work.Tries++
-			work.Delay = max(work.Delay, b.cfg.Retry.Delay(work.Tries))
+			work.Delay = max(work.Delay, b.settings.Retry.Delay(work.Tries))
 			continue
 		}
 		work.Outcome = queue.DeadLettered
 		if logs {
 			continue // each of them is in the log already
 		}
-		b.route.Complain("written to the dead letters", f.entry.Delta, b.sinkName(f), f.reason)
+		b.env.Progress.Complain("written to the dead letters", f.entry.Delta, b.sinkName(f), f.reason)
 	}
 	return err == nil
 }

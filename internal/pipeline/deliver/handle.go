@@ -27,9 +27,9 @@ func (b *Batch) handle(ctx, handling context.Context) {
 		}
 		switch {
 		case e.Progress.Dead != nil || e.Progress.Handled:
-		case b.cfg.Handler == nil:
+		case b.settings.Handler == nil:
 			deltas := [1]*event.Delta{e.Delta}
-			b.cfg.present(e, deltas[:])
+			present(b.settings, e, deltas[:])
 			if extend(ctx, handling, b, e, deltas[:]) {
 				e.Progress.Events = append(e.Progress.Events[:0], unhandled(b, e, deltas[0]))
 				e.Progress.Handled = true
@@ -37,7 +37,7 @@ func (b *Batch) handle(ctx, handling context.Context) {
 		default:
 			n := len(b.handled.deltas)
 			b.handled.deltas = b.group.appendDeltas(b.handled.deltas, e)
-			b.cfg.present(e, b.handled.deltas[n:])
+			present(b.settings, e, b.handled.deltas[n:])
 			if extend(ctx, handling, b, e, b.handled.deltas[n:]) {
 				b.handled.todo = append(b.handled.todo, e)
 			} else {
@@ -48,7 +48,7 @@ func (b *Batch) handle(ctx, handling context.Context) {
 	if len(b.handled.todo) == 0 {
 		return
 	}
-	if !b.cfg.permits() {
+	if !b.permits() {
 		for _, e := range b.handled.todo {
 			e.Progress.State, e.Progress.Delay = queue.Later, permitRetry
 		}
@@ -84,24 +84,24 @@ func (b *Batch) handle(ctx, handling context.Context) {
 
 // event returns the n-th event of an entry.
 func (b *Batch) event(e *queue.Entry, n int, data []byte) event.Event {
-	return keyed(e, event.New(e.Delta, b.cfg.Name, n, data))
+	return keyed(e, event.New(e.Delta, b.settings.Name, n, data))
 }
 
 // call calls the handler and turns every violation of its contract into an error.
 func (b *Batch) call(ctx context.Context) (results []plugins.Result, err error) {
-	start := b.route.Now()
+	start := b.env.Clock.Now()
 	defer func() {
-		b.cfg.Count.Handler.Observe(b.route.Now().Sub(start).Seconds())
+		b.settings.Count().Handler.Observe(b.env.Clock.Now().Sub(start).Seconds())
 		if p := recover(); p != nil {
-			err = fmt.Errorf("handler %q panicked: %w", b.cfg.HandlerName, spec.Panicked(p))
+			err = fmt.Errorf("handler %q panicked: %w", b.settings.HandlerName, spec.Panicked(p))
 		}
 	}()
-	results, err = b.cfg.Handler.Handle(ctx, b.handled.deltas)
+	results, err = b.settings.Handler.Handle(ctx, b.handled.deltas)
 	if err != nil {
 		return nil, plugins.Bound(err) // it names the handler
 	}
 	if len(results) != len(b.handled.deltas) {
-		return nil, fmt.Errorf("handler %q returned %d results for %d deltas", b.cfg.HandlerName, len(results), len(b.handled.deltas))
+		return nil, fmt.Errorf("handler %q returned %d results for %d deltas", b.settings.HandlerName, len(results), len(b.handled.deltas))
 	}
 	return results[len(results)-len(b.handled.todo):], nil // of a group the last result counts
 }
@@ -115,11 +115,11 @@ func (b *Batch) retryAlone(ctx context.Context, err error) {
 		}
 		return
 	}
-	b.cfg.Count.Errors("handler").Inc()
+	b.settings.Count().Errors("handler").Inc()
 	for _, e := range b.handled.todo {
 		b.trace.rejected(e, err)
 		e.Progress.Alone = true
-		e.Progress.State, e.Progress.Delay = queue.Later, max(b.cfg.Retry.Delay(1), plugins.RetryAfter(err))
+		e.Progress.State, e.Progress.Delay = queue.Later, max(b.settings.Retry.Delay(1), plugins.RetryAfter(err))
 	}
 }
 
@@ -144,7 +144,7 @@ func (b *Batch) applyVerdict(ctx context.Context, e *queue.Entry, result plugins
 	default:
 		err := plugins.Bound(result.Err)
 		if err == nil {
-			err = fmt.Errorf("handler %q: verdict %s, without a reason", b.cfg.HandlerName, result.Verdict)
+			err = fmt.Errorf("handler %q: verdict %s, without a reason", b.settings.HandlerName, result.Verdict)
 		}
 		b.reject(ctx, e, callrecord.Attach(err, callrecord.Of(result.Err)))
 	}
@@ -153,7 +153,7 @@ func (b *Batch) applyVerdict(ctx context.Context, e *queue.Entry, result plugins
 // reject counts a failed attempt. Unavailability of the handler is no attempt until the delta is
 // too old.
 func (b *Batch) reject(ctx context.Context, e *queue.Entry, err error) {
-	b.cfg.Count.Errors("handler").Inc()
+	b.settings.Count().Errors("handler").Inc()
 	b.trace.rejected(e, err)
 	if plugins.ClassOf(err) == plugins.Postponed {
 		if e.Progress.Tries++; b.expired(ctx, e, err) {
@@ -161,14 +161,14 @@ func (b *Batch) reject(ctx context.Context, e *queue.Entry, err error) {
 			return
 		}
 		e.Progress.State = queue.Later
-		e.Progress.Delay = max(b.cfg.Retry.Delay(e.Progress.Tries), plugins.RetryAfter(err))
+		e.Progress.Delay = max(b.settings.Retry.Delay(e.Progress.Tries), plugins.RetryAfter(err))
 		return
 	}
 	e.Progress.Attempts++
-	if plugins.ClassOf(err) == plugins.Rejected || e.Progress.Attempts > b.cfg.Retry.Attempts {
+	if plugins.ClassOf(err) == plugins.Rejected || e.Progress.Attempts > b.settings.Retry.Attempts {
 		e.Progress.Dead = err
 		return
 	}
 	e.Progress.State = queue.Later
-	e.Progress.Delay = max(b.cfg.Retry.Delay(e.Progress.Attempts), plugins.RetryAfter(err))
+	e.Progress.Delay = max(b.settings.Retry.Delay(e.Progress.Attempts), plugins.RetryAfter(err))
 }

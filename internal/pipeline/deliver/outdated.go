@@ -4,6 +4,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/outdated"
 	"github.com/deltarouter/deltarouter/internal/pipeline/chain"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -28,9 +29,9 @@ func retries(e *queue.Entry, refusal error) bool {
 // present replaces the deltas of an entry by copies with whole states, if they were restored as
 // identities, and with the present states of their objects, if the events are made again. States
 // that are not known stay.
-func (c *Config) present(e *queue.Entry, deltas []*event.Delta) {
+func present(s *spec.Settings, e *queue.Entry, deltas []*event.Delta) {
 	for i, d := range deltas {
-		now := c.again(e, d)
+		now := again(s, e, d)
 		if now == nil {
 			deltas[i] = d.Recalled()
 			continue
@@ -45,11 +46,11 @@ func (c *Config) present(e *queue.Entry, deltas []*event.Delta) {
 
 // again returns the present state of the object of a delta whose events are made again; nil: they
 // are not, or it is not known.
-func (c *Config) again(e *queue.Entry, d *event.Delta) *event.Object {
-	if e.Progress.Outdated == 0 || c.Cached.Object == nil || d.New == nil || d.Event != nil {
+func again(s *spec.Settings, e *queue.Entry, d *event.Delta) *event.Object {
+	if e.Progress.Outdated == 0 || s.Cached.Object == nil || d.New == nil || d.Event != nil {
 		return nil
 	}
-	if now := c.Cached.Object(d); now != nil && now.UID() == d.New.UID() {
+	if now := s.Cached.Object(d); now != nil && now.UID() == d.New.UID() {
 		return now
 	}
 	return nil
@@ -58,9 +59,9 @@ func (c *Config) again(e *queue.Entry, d *event.Delta) *event.Object {
 // unhandled returns the event of an entry without a handler. shown is its delta, or a copy with
 // other states: the event has the identity of the delta in any case.
 func unhandled(b *Batch, e *queue.Entry, shown *event.Delta) event.Event {
-	made := chain.Event(shown, b.cfg.Name)
+	made := chain.Event(shown, b.settings.Name)
 	if shown.New != e.Delta.New {
-		of := event.New(e.Delta, b.cfg.Name, 0, nil)
+		of := event.New(e.Delta, b.settings.Name, 0, nil)
 		made.ID, made.K8sResourceVersion = of.ID, of.K8sResourceVersion
 	}
 	return keyed(e, made)

@@ -14,4 +14,4 @@ const permitRetry = time.Second
 var errNotPermitted = fmt.Errorf("no delivery is permitted to this process now: %w", context.Canceled)
 
 // permits asks whether a call of the handler or of a sink may begin.
-func (c *Config) permits() bool { return c.Permit == nil || c.Permit() }
+func (b *Batch) permits() bool { return b.env.Permit == nil || b.env.Permit() }

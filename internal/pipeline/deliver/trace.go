@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -14,12 +15,12 @@ import (
 type tracing struct {
 	on     bool
 	secret bool // no span gets the text of an error
-	clock  Route
+	clock  timer.Clock
 }
 
 // begin records that the worker has the entries, and links the spans of a group.
 func (t *tracing) begin(b *Batch, entries []*queue.Entry) {
-	t.on, t.secret, t.clock = len(entries) > 0 && entries[0].Trace != nil, b.cfg.Secret, b.route
+	t.on, t.secret, t.clock = len(entries) > 0 && entries[0].Trace != nil, b.settings.Secret, b.env.Clock
 	if !t.on {
 		return
 	}
@@ -49,7 +50,7 @@ func (t *tracing) handled(b *Batch, start time.Time) {
 	if !t.on {
 		return
 	}
-	step := trace.Step{Kind: trace.Handle, Name: b.cfg.HandlerName, Start: start, End: t.clock.Now(), Size: len(b.handled.deltas)}
+	step := trace.Step{Kind: trace.Handle, Name: b.settings.HandlerName, Start: start, End: t.clock.Now(), Size: len(b.handled.deltas)}
 	for _, e := range b.handled.todo {
 		e.Trace.Add(step)
 	}

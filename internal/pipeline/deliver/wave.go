@@ -78,7 +78,7 @@ func (b *Batch) fillWave() {
 func (b *Batch) behind(i int) int {
 	lane := b.entries[i].Lane()
 	// for sinks, an empty key is no key: see event.Event.OrderKey
-	if !b.cfg.InOrder || b.entries[i].Key() == (queue.Key{}) {
+	if !b.settings.WritesInOrder() || b.entries[i].Key() == (queue.Key{}) {
 		return -1
 	}
 	for i++; i < len(b.entries) && b.entries[i].Lane() == lane; i++ {
@@ -147,19 +147,19 @@ func (b *Batch) advance(i int) int {
 // write writes the wave to each target that is not done with it, and to routes last, because it may
 // wait for room there.
 func (b *Batch) write(ctx context.Context) {
-	for i, t := range b.cfg.Targets {
+	for i, t := range b.targets {
 		if t.Sink != nil {
 			b.writeTo(ctx, i, t.Sink)
 		}
 	}
-	for i, t := range b.cfg.Targets {
+	for i, t := range b.targets {
 		if t.Sink == nil {
 			b.passOn(ctx, i)
 		}
 	}
 	for _, e := range b.wave.entries {
 		e.Progress.State = queue.Later
-		if bits.OnesCount64(e.Progress.Closed) == len(b.cfg.Targets) {
+		if bits.OnesCount64(e.Progress.Closed) == len(b.targets) {
 			e.Progress.State = queue.Done
 		}
 		e.Progress.MakeAgain()
@@ -187,7 +187,7 @@ func (b *Batch) writeTo(ctx context.Context, s int, sink *Sink) {
 	if len(b.wave.spans) > 0 {
 		b.report()
 		var errs []error
-		if b.cfg.permits() {
+		if b.permits() {
 			start := b.trace.now()
 			errs = sink.write(ctx, b.wave.events, b.wave.spans[0].end)
 			b.unreported = true
@@ -209,7 +209,7 @@ func (b *Batch) writeTo(ctx context.Context, s int, sink *Sink) {
 
 // recordResult processes the results of a sink for the events of an entry; nil: the sink took all.
 func (b *Batch) recordResult(ctx context.Context, sink int, e *queue.Entry, errs []error) {
-	work, count := e.Progress, b.cfg.Count.Events[sink]
+	work, count := e.Progress, b.settings.Count().Events[sink]
 	var before, after queue.Remaining
 	if work.Left != nil {
 		before = work.Left[sink]
@@ -229,7 +229,7 @@ func (b *Batch) recordResult(ctx context.Context, sink int, e *queue.Entry, errs
 			count.Delivered.Inc()
 		case plugins.ClassOf(err) == plugins.Rejected:
 			count.Rejected.Inc()
-			b.cfg.Count.Errors("rejected").Inc()
+			b.settings.Count().Errors("rejected").Inc()
 			after.Rejected = err
 		default:
 			refusal = err
@@ -241,8 +241,8 @@ func (b *Batch) recordResult(ctx context.Context, sink int, e *queue.Entry, errs
 	}
 	if halt := stops(errs); halt != nil {
 		b.keepRemaining(e, sink, after)
-		b.cfg.Count.Errors("paused").Inc()
-		b.route.Pause(e.Delta, b.cfg.Targets[sink].Name, halt, true)
+		b.settings.Count().Errors("paused").Inc()
+		b.env.Progress.Pause(e.Delta, b.targets[sink].Name, halt, true)
 		return
 	}
 	if refusal != nil && !b.expired(ctx, e, refusal) && retries(e, refusal) {
@@ -299,22 +299,22 @@ func (b *Batch) postpone(ctx context.Context, e *queue.Entry, sink int, left que
 	}
 	var refused *RefusedError
 	if errors.As(err, &refused) {
-		e.Progress.Delay = max(e.Progress.Delay, refused.Until.Sub(b.route.Now()))
+		e.Progress.Delay = max(e.Progress.Delay, refused.Until.Sub(b.env.Clock.Now()))
 		return
 	}
-	b.cfg.Count.Events[sink].Retried.Add(float64(len(left.Events)))
-	b.cfg.Count.Errors("unavailable").Inc()
+	b.settings.Count().Events[sink].Retried.Add(float64(len(left.Events)))
+	b.settings.Count().Errors("unavailable").Inc()
 	e.Progress.Tries++
-	delay := b.cfg.Retry.Delay(e.Progress.Tries)
+	delay := b.settings.Retry.Delay(e.Progress.Tries)
 	if e.Progress.Again {
-		delay = b.cfg.Retry.Delay(1) // the state changes because another write succeeded
+		delay = b.settings.Retry.Delay(1) // the state changes because another write succeeded
 	}
 	e.Progress.Delay = max(e.Progress.Delay, delay, plugins.RetryAfter(err))
 }
 
 func (b *Batch) keepRemaining(e *queue.Entry, sink int, left queue.Remaining) {
 	if e.Progress.Left == nil {
-		e.Progress.Left = make([]queue.Remaining, len(b.cfg.Targets))
+		e.Progress.Left = make([]queue.Remaining, len(b.targets))
 	}
 	e.Progress.Left[sink] = left
 }
@@ -332,11 +332,11 @@ func (b *Batch) passOn(ctx context.Context, sink int) {
 			b.failed.all = append(b.failed.all, failure{e, sink, err})
 			continue
 		}
-		refusal := b.route.PassOn(ctx, sink, e, patient)
+		refusal := b.env.Chain.PassOn(ctx, sink, e, patient)
 		switch {
 		case refusal == nil:
-			b.trace.forwarded(e, b.cfg.Targets[sink].Name)
-			b.cfg.Count.Events[sink].Delivered.Add(float64(len(e.Progress.Events)))
+			b.trace.forwarded(e, b.targets[sink].Name)
+			b.settings.Count().Events[sink].Delivered.Add(float64(len(e.Progress.Events)))
 		case b.expired(ctx, e, refusal):
 			b.failed.all = append(b.failed.all, failure{e, sink, refusal})
 		default:

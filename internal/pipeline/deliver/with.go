@@ -13,11 +13,11 @@ import (
 // returns false if there are none: the entry is rejected then, or, if handling has ended, tried
 // again. The values are made again at each attempt.
 func extend(ctx, handling context.Context, b *Batch, e *queue.Entry, deltas []*event.Delta) bool {
-	if b.cfg.With == nil {
+	if b.settings.With == nil {
 		return true
 	}
 	for i, d := range deltas {
-		values, err := b.cfg.With(handling, d)
+		values, err := b.settings.With(handling, d)
 		if handling.Err() != nil {
 			e.Progress.State = queue.Later
 			return false

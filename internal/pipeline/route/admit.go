@@ -19,7 +19,7 @@ func matched() filters.Match { return filters.Match{Verdict: filters.Matched} }
 // Consider converts the result m of the route's filter for d to a verdict. ok is false if the route
 // does not want d.
 func (r *Route) Consider(ctx context.Context, d *event.Delta, m filters.Match) (v spec.Verdict, ok bool) {
-	c := r.Config()
+	c := r.Generation()
 	if m.Verdict == filters.Deferred {
 		r.deferral.note(r)
 	}
@@ -27,7 +27,7 @@ func (r *Route) Consider(ctx context.Context, d *event.Delta, m filters.Match) (
 	case c.HasCondition():
 		return r.conditions.verdict(ctx, d, m)
 	case m.Verdict == filters.Filtered:
-		c.Count.Filtered.Inc()
+		c.Count().Filtered.Inc()
 		return v, false
 	}
 	return c.Verdict(ctx, d, m), true
@@ -36,18 +36,18 @@ func (r *Route) Consider(ctx context.Context, d *event.Delta, m filters.Match) (
 // Existing evaluates a delta of an object that existed before the route. ok is false if the route
 // does not want it.
 func (r *Route) Existing(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
-	c := r.Config()
+	c := r.Generation()
 	if c.HasCondition() {
 		if c.Known || !c.IsReady() {
 			return v, false
 		}
-		v, ok = r.Consider(ctx, d, c.Table.Evaluate(ctx, 0, d))
+		v, ok = r.Consider(ctx, d, c.Table().Evaluate(ctx, 0, d))
 		return v, ok && v.Err == nil
 	}
 	if !c.Existing || c.Known {
 		return v, false
 	}
-	matches := c.Table.Match(ctx, d, nil)
+	matches := c.Table().Match(ctx, d, nil)
 	if len(matches) == 0 { // otherwise there is one: the table is of this route only
 		return v, false
 	}
@@ -57,11 +57,11 @@ func (r *Route) Existing(ctx context.Context, d *event.Delta) (v spec.Verdict, o
 // Evaluate evaluates d regardless of the ops of the route: only its filter decides. ok is false if
 // the route does not want d.
 func (r *Route) Evaluate(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
-	c := r.Config()
-	if !c.Table.Ready(0) && c.Table.Sees(0, d) {
+	c := r.Generation()
+	if !c.Table().Ready(0) && c.Table().Sees(0, d) {
 		return r.Consider(ctx, d, filters.Match{Verdict: filters.Unready})
 	}
-	return r.Consider(ctx, d, c.Table.Evaluate(ctx, 0, d))
+	return r.Consider(ctx, d, c.Table().Evaluate(ctx, 0, d))
 }
 
 // Commit applies a verdict:
@@ -97,11 +97,11 @@ func (d *deferral) lasts(now time.Time) bool {
 
 // note counts and logs a deferred filter of a route.
 func (d *deferral) note(r *Route) {
-	c, now := r.Config(), r.now()
-	c.Count.Errors("deferred").Inc()
+	c, now := r.Generation(), r.now()
+	c.Count().Errors("deferred").Inc()
 	d.last.Store(now.UnixNano())
 	if team := c.Allowance.Name; r.env.Complaints.May("deferred\x00"+team, now) {
-		c.Log.Warn("the filters and keys of an include or namespace take more CPU than a source may spend on them: workers of its routes evaluate them, and conditions see the newest state of an object only; begin a filter with an equality, such as object.metadata.name ==, or look at smaller parts of the object",
+		c.Log().Warn("the filters and keys of an include or namespace take more CPU than a source may spend on them: workers of its routes evaluate them, and conditions see the newest state of an object only; begin a filter with an equality, such as object.metadata.name ==, or look at smaller parts of the object",
 			slog.String("of", team))
 	}
 }

@@ -59,23 +59,23 @@ type backlog struct {
 
 	// Old is the previous configuration while batches taken under it are unfinished and delay the
 	// present one; nil: there are none.
-	Old *spec.Config
+	Old *spec.Settings
 
-	env     *Storage
-	config  *spec.Config
-	leader  *queue.Leader
-	limiter limiter
-	shown   int // the length of the tail in the metrics
+	env      *Storage
+	settings *spec.Settings
+	leader   *queue.Leader
+	limiter  limiter
+	shown    int // the length of the tail in the metrics
 }
 
 // newBacklog returns the empty backlog of a new route. leader is signalled when more deltas can be taken.
-func newBacklog(env *Storage, c *spec.Config, all condition.Env, leader *queue.Leader) *backlog {
-	b := &backlog{AllPlaced: c.Ready == nil, env: env, config: c, leader: leader}
+func newBacklog(env *Storage, c *spec.Settings, all condition.Env, leader *queue.Leader) *backlog {
+	b := &backlog{AllPlaced: c.Ready == nil, env: env, settings: c, leader: leader}
 	env.Shares.rules(c.ID, &all)
 	b.Rules = condition.New(all, c, b.now())
 	b.limiter = limiter{env, c, &b.Queue, b.Rules}
 	b.Queue.Changes.On = env.Durable()
-	b.Queue.Absorbed = func(e *queue.Entry) { b.EndTrace(b.config, e, trace.Coalesced) }
+	b.Queue.Absorbed = func(e *queue.Entry) { b.EndTrace(b.settings, e, trace.Coalesced) }
 	b.Room.queue, b.Room.env = &b.Queue, env
 	b.Room.configure(c)
 	b.Queue.Configure(c.Window(), c.WritesInOrder())
@@ -84,12 +84,12 @@ func newBacklog(env *Storage, c *spec.Config, all condition.Env, leader *queue.L
 
 // Configure changes the configuration. Old is the previous one from then on; [backlog.Adopt]
 // assigns lanes to the pending deltas by the new one.
-func (b *backlog) Configure(next *spec.Config) {
-	if b.config.Name != next.Name {
+func (b *backlog) Configure(next *spec.Settings) {
+	if b.settings.Name != next.Name {
 		b.Queue.Uncount() // the new name has metrics of its own
 		b.shown = -1
 	}
-	b.Old, b.config, b.limiter.config = b.config, next, next
+	b.Old, b.settings, b.limiter.settings = b.settings, next, next
 	b.Rules.Configure(next, b.now())
 	b.CountRules()
 	window := next.Window()
@@ -115,11 +115,11 @@ func (b *backlog) Append(d *event.Delta, v *spec.Verdict) {
 	var pass *rules.Pass
 	if unseen := v.Unseen || v.Err != nil; !unseen && (b.AllPlaced || b.Room.spills()) {
 		limited, may, ok := b.limiter.admit(d, v.LimitKey)
-		if b.config.Limit.On() {
+		if b.settings.Limit.On() {
 			b.CountRules()
 		}
 		if !ok {
-			b.config.Count.Matched.Inc()
+			b.settings.Count().Matched.Inc()
 			return
 		}
 		d, pass = limited, may
@@ -154,7 +154,7 @@ func (b *backlog) Take(d *event.Delta, lane queue.Key, number, closed uint64) *q
 	if closed > 0 {
 		b.Queue.Start(e).Closed = closed
 	}
-	b.config.Count.Matched.Inc()
+	b.settings.Count().Matched.Inc()
 	e.Counted = true
 	b.Queue.Place(e, lane, b.windowTime())
 	b.Queue.Head.MarkAttempted(e)
@@ -165,11 +165,11 @@ func (b *backlog) Take(d *event.Delta, lane queue.Key, number, closed uint64) *q
 func (b *backlog) place(e *queue.Entry, v *spec.Verdict) *queue.Entry {
 	failed := v.Err
 	if !e.Counted {
-		b.config.Count.Matched.Inc()
+		b.settings.Count().Matched.Inc()
 		e.Counted = true
 	}
 	if failed != nil {
-		b.config.Count.Errors(spec.ErrorKind(failed)).Inc()
+		b.settings.Count().Errors(spec.ErrorKind(failed)).Inc()
 		b.Queue.Start(e).Dead = plugins.Bound(failed)
 	}
 	if unseen := failed != nil; e.Unseen != unseen {
@@ -199,10 +199,10 @@ func (b *backlog) place(e *queue.Entry, v *spec.Verdict) *queue.Entry {
 // unspent passes back.
 func (b *backlog) Changed() {
 	b.limiter.giveBack(b.Old == nil)
-	b.config.Count.Depth.Set(float64(b.Queue.Len()))
-	b.config.Count.Bytes.Set(float64(b.Queue.Head.Bytes() + b.Queue.Tail.Bytes()))
+	b.settings.Count().Depth.Set(float64(b.Queue.Len()))
+	b.settings.Count().Bytes.Set(float64(b.Queue.Head.Bytes() + b.Queue.Tail.Bytes()))
 	if n := b.Queue.Tail.Len(); n != b.shown {
-		b.config.Count.OnDisk.Set(float64(n))
+		b.settings.Count().OnDisk.Set(float64(n))
 		b.shown = n
 	}
 	b.leader.Changed(b.Queue.Lanes.Ready())
@@ -219,7 +219,7 @@ func (b *backlog) Pass(last *queue.Entry, n int) bool {
 
 // coalesces reports whether the pending deltas of an object are coalesced even if there is room.
 func (b *backlog) coalesces() bool {
-	return b.config.Deliver == spec.Latest || b.Queue.Lanes.Window().Quiet > 0
+	return b.settings.Deliver == spec.Latest || b.Queue.Lanes.Window().Quiet > 0
 }
 
 // AllDebouncing reports whether a draining route can deliver nothing more: all entries in memory
@@ -240,7 +240,7 @@ func (b *backlog) windowTime() (now time.Time) {
 
 // CountRules sets the gauges of the rules, and adds the counts of the rules since the last call.
 func (b *backlog) CountRules() {
-	c, n := &b.config.Count, b.Rules.Count()
+	c, n := b.settings.Count(), b.Rules.Count()
 	if c.Waiting != nil {
 		c.Waiting.Set(float64(n.Waiting))
 	}
@@ -256,10 +256,10 @@ func (b *backlog) CountRules() {
 	}
 	if n.Forgotten > 0 {
 		c.Errors("limit_keys").Add(float64(n.Forgotten))
-		b.Lacks.keys.note(lackOfKeys(b.config.ID, &b.Rules.Limit), b.now())
+		b.Lacks.keys.note(lackOfKeys(b.settings.ID, &b.Rules.Limit), b.now())
 	}
 	if n.Refused > 0 {
 		c.Errors("no_room").Add(float64(n.Refused))
-		b.Lacks.objects.note(lackOfObjects(b.config.ID, &b.env.Shares), b.now())
+		b.Lacks.objects.note(lackOfObjects(b.settings.ID, &b.env.Shares), b.now())
 	}
 }

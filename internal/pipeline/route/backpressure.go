@@ -10,13 +10,13 @@ import (
 // sinkStates returns the state of the breakers and the downstream routes. It is called under the
 // lock.
 func (r *Route) sinkStates(now time.Time) (all queue.Sinks) {
-	c := r.Config()
-	for i, b := range c.sinks {
+	c := r.Generation()
+	for i, t := range c.targets {
 		var down bool
 		var at time.Time
 		var changed <-chan struct{}
-		if b != nil {
-			down, at, changed = b.State()
+		if t.Sink != nil {
+			down, at, changed = t.Sink.State()
 		} else if len(r.heldBack) > 0 {
 			at = r.heldBack[c.Sinks[i].Route]
 			down = at.After(now)
@@ -38,7 +38,7 @@ func (r *Route) heldBy() string {
 	if r.backlog.Queue.Len() == 0 {
 		return ""
 	}
-	for _, s := range r.Config().Sinks {
+	for _, s := range r.Generation().Sinks {
 		if _, held := r.heldBack[s.Route]; held {
 			return s.Route
 		}
@@ -52,14 +52,14 @@ func (r *Route) heldBy() string {
 func (r *Route) takeOffer(f *offer) (ok bool, room <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c, b := r.Config(), r.backlog
+	c, b := r.Generation(), r.backlog
 	if len(f.wanted) > 0 && c.Overflow != spec.DropOldest && b.Room.Full() {
 		if b.Room.Stalled {
 			return false, nil
 		}
 		return false, b.Room.Wait()
 	}
-	c.Count.Filtered.Add(float64(f.filtered))
+	c.Count().Filtered.Add(float64(f.filtered))
 	for i := range f.wanted {
 		b.Append(f.wanted[i].delta, &f.wanted[i].verdict)
 	}
@@ -77,10 +77,10 @@ func (r *Route) stallUpstream() {
 
 // chainReady reports whether the route and all its downstream routes are ready.
 func (r *Route) chainReady() bool {
-	if !r.Config().IsReady() {
+	if !r.Generation().IsReady() {
 		return false
 	}
-	for _, s := range r.Config().Sinks {
+	for _, s := range r.Generation().Sinks {
 		if next := r.env.Downstream(s.Route); next != nil && next != r && !next.chainReady() {
 			return false
 		}
@@ -91,7 +91,7 @@ func (r *Route) chainReady() bool {
 // Stands reports whether the route cannot make progress: it is paused, not ready, or all its
 // pending deltas wait for room in a route that cannot make progress.
 func (r *Route) Stands() bool {
-	c := r.Config()
+	c := r.Generation()
 	r.mu.Lock()
 	stands := r.paused.on() || !r.backlog.AllPlaced && r.awaits() != nil
 	r.mu.Unlock()
@@ -124,8 +124,8 @@ func (r *Route) leftByDrain() (down uint64) {
 	if !r.backlog.Draining || !r.backlog.Queue.Changes.On {
 		return 0
 	}
-	for i, b := range r.Config().sinks {
-		if b != nil && b.Status().Open {
+	for i, t := range r.Generation().targets {
+		if t.Sink != nil && t.Sink.Status().Open {
 			down |= 1 << i
 		}
 	}
@@ -137,7 +137,7 @@ func (r *Route) leftByDrain() (down uint64) {
 func (r *Route) waitsFor(routes, down uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b, c := r.backlog, r.Config()
+	b, c := r.backlog, r.Generation()
 	for i, s := range c.Sinks {
 		if _, held := r.heldBack[s.Route]; !held {
 			routes &^= 1 << i // it had room at the last attempt

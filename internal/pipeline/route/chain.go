@@ -24,10 +24,10 @@ const (
 
 // offer is an entry as input of a downstream route.
 type offer struct {
-	target   *Route  // nil: the entry was not evaluated yet
-	config   *Config // the configuration of the target that evaluated the entry
-	wanted   []input
-	filtered int
+	target     *Route      // nil: the entry was not evaluated yet
+	generation *Generation // the generation of the target that evaluated the entry
+	wanted     []input
+	filtered   int
 }
 
 // input is an event as a delta of the downstream route, with the verdict of that route.
@@ -46,18 +46,18 @@ const (
 	abandoned          // the worker was abandoned
 )
 
-// PassOn implements deliver.Route: it hands all events of an entry to the downstream route of a
+// PassOn implements deliver.Chain: it hands all events of an entry to the downstream route of a
 // target, or none. While that route has no room, a patient worker waits for roomWait, unless
 // another worker has timed out before. The error contains the time of the next attempt.
 func (w *worker) PassOn(ctx context.Context, sink int, e *queue.Entry, patient bool) error {
 	var f offer
 	var patience *time.Timer
 	for {
-		target := w.route.env.Downstream(w.config.Sinks[sink].Route)
+		target := w.route.env.Downstream(w.generation.Sinks[sink].Route)
 		if target == nil {
 			return w.holdBack(ctx, sink, e, "does not exist, or takes no more events")
 		}
-		if target != f.target || target.Config() != f.config {
+		if target != f.target || target.Generation() != f.generation {
 			f = target.offerOf(ctx, e)
 		}
 		if err := ctx.Err(); err != nil {
@@ -67,7 +67,7 @@ func (w *worker) PassOn(ctx context.Context, sink int, e *queue.Entry, patient b
 		switch {
 		case result == handed:
 			if given := w.route.env.Given; given != nil {
-				given(w.config.Name, w.config.Sinks[sink], e.Progress.Events)
+				given(w.generation.Name, w.generation.Sinks[sink], e.Progress.Events)
 			}
 			return nil
 		case result == exchanged:
@@ -88,8 +88,8 @@ func (w *worker) PassOn(ctx context.Context, sink int, e *queue.Entry, patient b
 // offerOf evaluates the filter and the keys of a downstream route for the events of an entry. No
 // lock is held.
 func (r *Route) offerOf(ctx context.Context, e *queue.Entry) offer {
-	c := r.Config()
-	f := offer{target: r, config: c}
+	c := r.Generation()
+	f := offer{target: r, generation: c}
 	for i := range e.Progress.Events {
 		d := chain.Delta(e.Delta, &e.Progress.Events[i])
 		if !slices.Contains(c.Ops, d.Op) {
@@ -97,7 +97,7 @@ func (r *Route) offerOf(ctx context.Context, e *queue.Entry) offer {
 		}
 		m := filters.Match{Verdict: filters.Unready}
 		if c.IsReady() {
-			m = c.Table.Evaluate(ctx, 0, d)
+			m = c.Table().Evaluate(ctx, 0, d)
 		}
 		if m.Verdict == filters.Filtered {
 			f.filtered++
@@ -111,11 +111,11 @@ func (r *Route) offerOf(ctx context.Context, e *queue.Entry) offer {
 // handOver enqueues the offer at its target and closes the entry for the sink. A cut sees both or
 // neither. Without room it returns a channel that is closed when there is room; nil: see takeOffer.
 func (w *worker) handOver(sink int, e *queue.Entry, f *offer) (_ handover, room <-chan struct{}) {
-	name, chains := w.config.Sinks[sink].Route, &w.route.env.Chains
+	name, chains := w.generation.Sinks[sink].Route, &w.route.env.Chains
 	chains.RLock()
 	defer chains.RUnlock()
 	switch {
-	case w.route.env.Downstream(name) != f.target, f.target.Config() != f.config:
+	case w.route.env.Downstream(name) != f.target, f.target.Generation() != f.generation:
 		return exchanged, nil
 	case w.abandoned:
 		return abandoned, nil
@@ -136,13 +136,13 @@ func (w *worker) handOver(sink int, e *queue.Entry, f *offer) (_ handover, room 
 	return handed, nil
 }
 
-// await waits for room, as long as the configuration of the worker is current.
+// await waits for room, as long as the generation of the worker is current.
 func (w *worker) await(ctx context.Context, room <-chan struct{}, patience <-chan time.Time) bool {
 	select {
 	case <-room:
 		return true
 	case <-ctx.Done():
-	case <-w.config.current.Done():
+	case <-w.generation.current.Done():
 	case <-patience:
 	}
 	return false
@@ -154,14 +154,14 @@ func (w *worker) holdBack(ctx context.Context, sink int, e *queue.Entry, why str
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s := w.config.Sinks[sink]
+	s := w.generation.Sinks[sink]
 	err := &deliver.RefusedError{Sink: s.Name, Until: w.route.now().Add(roomRetry), Why: fmt.Sprintf("route %q %s", s.Route, why)}
 	w.route.mu.Lock()
-	if w.config == w.route.Config() {
+	if w.generation == w.route.Generation() {
 		w.route.heldBack[s.Route] = err.Until
 	}
 	w.route.mu.Unlock()
-	w.config.Count.Errors("held_back").Inc()
+	w.generation.Count().Errors("held_back").Inc()
 	w.Complain("held back: the downstream route takes no events", e.Delta, s.Name, err)
 	return err
 }

@@ -27,8 +27,7 @@ func chainOf(t *testing.T) (a, b *Route, e *queue.Entry) {
 	breakers := map[string]*deliver.Sink{}
 	add := func(s spec.Settings) *Route {
 		s.Ops = event.Ops()
-		s = s.WithDefaults()
-		return New(env, NewConfig(env, &s, 0, breakers))
+		return New(env, NewGeneration(env, &s, 0, breakers))
 	}
 	b = add(spec.Settings{Name: "b", Downstream: true, Sinks: []spec.NamedSink{{Name: "null", Sink: discardingSink{}}}})
 	a = add(spec.Settings{Name: "a", Sources: []string{"s"}, Sinks: []spec.NamedSink{{Name: "to b", Route: "b"}}})
@@ -71,7 +70,7 @@ func TestAbandonedAtHandOver(t *testing.T) {
 	a, b, e := chainOf(t)
 	f := b.offerOf(t.Context(), e)
 	w := newWorker(a)
-	w.config, w.abandoned = a.Config(), true
+	w.generation, w.abandoned = a.Generation(), true
 	if result, _ := w.handOver(0, e, &f); result != abandoned || e.Progress.Closed != 0 || b.Status().Pending != 0 || a.env.Chains.handed.Load() != 0 {
 		t.Errorf("%d, closed %b, b has %d", result, e.Progress.Closed, b.Status().Pending)
 	}

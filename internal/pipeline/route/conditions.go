@@ -19,20 +19,20 @@ import (
 type Conditions struct {
 	*Route
 
-	// the configuration for which catchUp is still waiting; nil: none
-	catching *Config
+	// the generation for which catchUp is still waiting; nil: none
+	catching *Generation
 	misses   Misses
 }
 
 // verdict converts a match of the table to a verdict about a condition. ok is false if it changes
 // nothing.
 func (r *Conditions) verdict(ctx context.Context, d *event.Delta, m filters.Match) (v verdict, ok bool) {
-	c := r.Config()
+	c := r.Generation()
 	switch m.Verdict {
 	case filters.Unready: // a rescan follows when it is ready
 		return v, false
 	case filters.Filtered:
-		c.Count.Filtered.Inc()
+		c.Count().Filtered.Inc()
 		return r.Leaves(ctx, d)
 	case filters.Failed, filters.Deferred:
 		v = c.Verdict(ctx, d, m)
@@ -47,10 +47,10 @@ func (r *Conditions) verdict(ctx context.Context, d *event.Delta, m filters.Matc
 // Leaves returns the verdict that the condition no longer holds for the object of d. ok is false if
 // it did not hold.
 func (r *Conditions) Leaves(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
-	if !r.Config().IsReady() || !r.knows(d) {
+	if !r.Generation().IsReady() || !r.knows(d) {
 		return v, false
 	}
-	return r.Config().Leaves(ctx, d), true
+	return r.Generation().Leaves(ctx, d), true
 }
 
 // knows reports whether the route's condition tracks the object of d.
@@ -79,7 +79,7 @@ func (r *Conditions) observe(d *event.Delta, v *verdict) {
 		if b.Rules.Conditions.Doubt(d) {
 			b.Append(d, v)
 		} else { // the failure is already reported
-			r.Config().Count.Errors(spec.ErrorKind(v.Err)).Inc()
+			r.Generation().Count().Errors(spec.ErrorKind(v.Err)).Inc()
 		}
 		b.CountRules()
 		r.changed()
@@ -111,7 +111,7 @@ func (r *Conditions) Returns(ctx context.Context, d *event.Delta) (v spec.Verdic
 	if held == 0 {
 		return v, false
 	}
-	v = r.Config().Verdict(ctx, d, matched())
+	v = r.Generation().Verdict(ctx, d, matched())
 	v.Cancels, v.Err = true, nil
 	return v, true
 }
@@ -121,9 +121,9 @@ func (r *Conditions) Returns(ctx context.Context, d *event.Delta) (v spec.Verdic
 func (r *Conditions) cancelHold(d *event.Delta, v *verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.Config()
+	c := r.Generation()
 	n := r.backlog.Rules.Holds.Cancel(d.Source, d.Key(), c.HoldKey(d, v.Lane))
-	c.Count.Filtered.Add(float64(n))
+	c.Count().Filtered.Add(float64(n))
 }
 
 // Page returns at most limit objects after another one for which the condition holds, or whose
@@ -146,9 +146,9 @@ func (r *Conditions) Of(source string, key event.Key) (h condition.Holding, ok b
 func (r *Conditions) RestoreRules(records []checkpoint.RuleRecord) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.Config()
+	c := r.Generation()
 	if r.paused.restore(records); r.paused.on() {
-		c.Log.Warn("route paused since before the restart; router resume ROUTE continues it, once the cause is fixed",
+		c.Log().Warn("route paused since before the restart; router resume ROUTE continues it, once the cause is fixed",
 			slog.String("reason", r.paused.reason))
 	}
 	err := r.backlog.Rules.Restore(records, r.now())
@@ -169,16 +169,16 @@ func (r *Conditions) Rescanned() bool {
 // Rescan evaluates the condition of a route for all objects, see pipeline.Rescan.
 type Rescan struct {
 	conditions *Conditions
-	config     *Config // a rescan that began with another one changes nothing
+	generation *Generation // a rescan that began with another one changes nothing
 }
 
 // Rescan begins a rescan.
 func (r *Conditions) Rescan() *Rescan {
-	s := &Rescan{r, r.Config()}
+	s := &Rescan{r, r.Generation()}
 	lanes := s.lanes((*rules.Condition).Former)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Config() == s.config {
+	if r.Generation() == s.generation {
 		s.enqueue(r.backlog.Rules.Conditions.BeginRescan(r.now()), lanes)
 	}
 	return s
@@ -186,7 +186,7 @@ func (r *Conditions) Rescan() *Rescan {
 
 // Evaluate evaluates a delta of an object. ok is false if it changes nothing.
 func (s *Rescan) Evaluate(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
-	if s.conditions.Config() != s.config {
+	if s.conditions.Generation() != s.generation {
 		return v, false
 	}
 	v, ok = s.conditions.Evaluate(ctx, d)
@@ -200,7 +200,7 @@ func (s *Rescan) End(complete func(source string) bool) {
 	r := s.conditions
 	lanes := s.lanes(func(known *rules.Condition) bool { return !known.Visited() && complete(known.Source()) })
 	r.mu.Lock()
-	if r.Config() != s.config {
+	if r.Generation() != s.generation {
 		r.mu.Unlock()
 		return
 	}
@@ -234,7 +234,7 @@ func (s *Rescan) lanes(ends func(known *rules.Condition) bool) map[queue.Key]que
 	r.mu.Unlock()
 	lanes := make(map[queue.Key]queue.Key, len(deletes))
 	for _, d := range deletes {
-		lanes[queue.ObjectKey(d)] = r.Config().Leaves(background(), d).Lane
+		lanes[queue.ObjectKey(d)] = r.Generation().Leaves(background(), d).Lane
 	}
 	return lanes
 }
@@ -271,7 +271,7 @@ func (m *Misses) Next() (next condition.MissedObject, ok bool) {
 func (m *Misses) Done(missed condition.MissedObject) bool {
 	m.route.mu.Lock()
 	defer m.route.mu.Unlock()
-	if !m.route.Config().IsReady() {
+	if !m.route.Generation().IsReady() {
 		return false
 	}
 	m.route.backlog.Rules.Conditions.Done(missed)
@@ -291,6 +291,6 @@ func (m *Misses) Caught() {
 // Turn waits until the route may evaluate a missed object: one route of an owner does at a time. It
 // returns false when ctx is done, else the caller calls done.
 func (m *Misses) Turn(ctx context.Context) (done func(), ok bool) {
-	turn := m.route.Config().Allowance.Rescanning()
+	turn := m.route.Generation().Allowance.Rescanning()
 	return turn.Give, turn.Take(ctx)
 }

@@ -10,16 +10,16 @@ import (
 
 // limiter applies the limit of a route, and counts the suppressed deltas.
 type limiter struct {
-	env    *Storage
-	config *spec.Config
-	queue  *queue.Queue
-	rules  *condition.Rules
+	env      *Storage
+	settings *spec.Settings
+	queue    *queue.Queue
+	rules    *condition.Rules
 }
 
 // later reports whether the limit applies to d when it is taken, rather than when it becomes
 // pending. Conditions apply the limit before they make an edge.
 func (l *limiter) later(d *event.Delta) bool {
-	if !l.config.Limit.On() {
+	if !l.settings.Limit.On() {
 		return false
 	}
 	window := l.queue.Lanes.Window()
@@ -29,7 +29,7 @@ func (l *limiter) later(d *event.Delta) bool {
 // admit reports whether d may become pending; otherwise it is suppressed. It returns d, or the
 // delta that becomes pending in its place. The edges of conditions were already checked.
 func (l *limiter) admit(d *event.Delta, limitKey string) (pending *event.Delta, pass *rules.Pass, ok bool) {
-	if !l.config.Limit.On() || l.later(d) || queue.IsEdge(d) {
+	if !l.settings.Limit.On() || l.later(d) || queue.IsEdge(d) {
 		return d, nil, true
 	}
 	return l.allow(d, limitKey, 1)
@@ -39,8 +39,8 @@ func (l *limiter) admit(d *event.Delta, limitKey string) (pending *event.Delta, 
 func (l *limiter) allow(d *event.Delta, limitKey string, n int) (pending *event.Delta, pass *rules.Pass, ok bool) {
 	pending, pass, ok = l.rules.Limit.Allow(d, limitKey, n, l.env.Clock.Now())
 	if !ok {
-		l.config.Count.Suppressed.Add(float64(n))
-		l.env.Refuse(l.config.Name, d, true)
+		l.settings.Count().Suppressed.Add(float64(n))
+		l.env.Refuse(l.settings.Name, d, true)
 		return nil, nil, false
 	}
 	return pending, pass, true
@@ -49,7 +49,7 @@ func (l *limiter) allow(d *event.Delta, limitKey string, n int) (pending *event.
 // pass applies the limit to n deltas that are taken for the first time; last is the last one.
 func (l *limiter) pass(last *queue.Entry, n int) bool {
 	d, pass, ok := l.allow(last.Delta, last.Limit.Key, n)
-	if n == 1 || l.config.Joint { // otherwise the other entries may still be delivered
+	if n == 1 || l.settings.Joint { // otherwise the other entries may still be delivered
 		last.Limit.Pass = pass
 	}
 	if ok && d != last.Delta {
@@ -73,7 +73,7 @@ func (l *limiter) suppresses(e *queue.Entry, v *spec.Verdict) bool {
 		l.queue.SetDelta(e, d)
 	}
 	if !ok && !e.Counted {
-		l.config.Count.Matched.Inc()
+		l.settings.Count().Matched.Inc()
 	}
 	return !ok
 }

@@ -12,7 +12,7 @@ func (b *backlog) overflow(newest *queue.Entry, bound queue.Bound) {
 	if newest == nil || !b.Queue.Head.Exceeds(bound, newest) {
 		return
 	}
-	switch b.config.Overflow {
+	switch b.settings.Overflow {
 	case spec.Coalesce:
 		if newest.Stage() == queue.Waiting {
 			b.Queue.SetDelta(newest, queue.IdentityOnly(newest.Delta))
@@ -33,8 +33,8 @@ func (b *backlog) coalesce(e *queue.Entry) bool {
 	if coalesced == 0 {
 		return false
 	}
-	b.config.Count.Coalesced.Add(float64(coalesced))
-	b.config.Count.Matched.Add(float64(uncounted))
+	b.settings.Count().Coalesced.Add(float64(coalesced))
+	b.settings.Count().Matched.Add(float64(uncounted))
 	return true
 }
 
@@ -49,14 +49,14 @@ func (b *backlog) dropFor(newest *queue.Entry) {
 			return
 		}
 		if !oldest.Counted {
-			b.config.Count.Matched.Inc()
+			b.settings.Count().Matched.Inc()
 		}
 		bytes -= oldest.Bytes()
 		oldest.Trace.Fail("the queue was full (overflow: dropOldest)")
-		b.EndTrace(b.config, oldest, trace.Dropped)
+		b.EndTrace(b.settings, oldest, trace.Dropped)
 		b.Queue.Remove(oldest)
-		b.config.Count.Dropped.Inc()
-		b.config.Count.Errors("overflow").Inc()
+		b.settings.Count().Dropped.Inc()
+		b.settings.Count().Errors("overflow").Inc()
 		if bytes <= 0 || head.Bytes()+tail.Bytes() < bound.Bytes {
 			return
 		}
@@ -71,9 +71,9 @@ func (b *backlog) replaceReminder(e *queue.Entry) (gone bool) {
 		return false
 	}
 	if !goes.Counted {
-		b.config.Count.Matched.Inc()
+		b.settings.Count().Matched.Inc()
 	}
-	b.config.Count.Coalesced.Inc()
+	b.settings.Count().Coalesced.Inc()
 	b.Queue.Remove(goes)
 	return goes == e
 }

@@ -141,9 +141,9 @@ func (p *Pausing) End() error {
 	if !paused {
 		return ErrNotPaused
 	}
-	for _, s := range p.Config().Sinks {
+	for _, s := range p.Generation().Sinks {
 		if counting, ok := s.Sink.(plugins.Resumer); ok {
-			counting.Resume(p.Config().Name)
+			counting.Resume(p.Generation().Name)
 		}
 	}
 	p.mu.Lock()
@@ -160,21 +160,21 @@ func (p *Pausing) expire(now time.Time) {
 	if p.expired(now) {
 		p.end()
 		p.changed()
-		p.Config().Log.Info("route resumed: the time of its pause is over")
+		p.Generation().Log().Info("route resumed: the time of its pause is over")
 	}
 }
 
 // failed pauses the route because of a delta; if c is no longer current, it does nothing.
-func (p *Pausing) failed(c *Config, d *event.Delta, sink string, reason error, by pauser) {
+func (p *Pausing) failed(c *Generation, d *event.Delta, sink string, reason error, by pauser) {
 	p.mu.Lock()
-	first := !p.on() && c == p.Config()
+	first := !p.on() && c == p.Generation()
 	if first {
 		p.begin(by, d.String()+": "+reason.Error(), time.Time{})
 	}
 	p.mu.Unlock()
 	p.env.Progress.report()
 	if first {
-		p.Config().Log.Error("route paused; fix the cause, then run router resume ROUTE, or edit the route and reload",
+		p.Generation().Log().Error("route paused; fix the cause, then run router resume ROUTE, or edit the route and reload",
 			slog.String("delta", d.String()), slog.String("sink", sink), slog.Any("err", reason))
 	}
 }

@@ -31,10 +31,10 @@ func (b *backlog) NextUnplaced() *Unplaced {
 // value: that of the next change if there is one, so that no delta shows an earlier state than the
 // one before, and else that of the cache.
 func standIn(b *backlog, e *queue.Entry) {
-	if !e.Delta.LacksNew() || e.Delta.Event != nil || b.config.Cached.Object == nil {
+	if !e.Delta.LacksNew() || e.Delta.Event != nil || b.settings.Cached.Object == nil {
 		return
 	}
-	now := b.config.Cached.Object(e.Delta) // before the queue, which has each change that the cache has had
+	now := b.settings.Cached.Object(e.Delta) // before the queue, which has each change that the cache has had
 	if next := queue.NextState(&b.Queue, e); next != nil {
 		now = next
 	}
@@ -48,10 +48,10 @@ func (b *backlog) AssignLane(next *Unplaced, v *spec.Verdict, filtered bool) {
 	e := next.entry
 	switch {
 	case filtered && e.Counted: // the route does not see the object any more
-		b.config.Count.Dropped.Inc()
+		b.settings.Count().Dropped.Inc()
 		b.Queue.Remove(e)
 	case filtered:
-		b.config.Count.Filtered.Inc()
+		b.settings.Count().Filtered.Inc()
 		b.Queue.Remove(e)
 	case next.Unseen && v.Err == nil && b.HoldDelete(e.Delta, v):
 		b.Queue.Remove(e)
@@ -59,7 +59,7 @@ func (b *backlog) AssignLane(next *Unplaced, v *spec.Verdict, filtered bool) {
 		b.Queue.Remove(e)
 	default:
 		// the last one that was read from disk may exceed the bytes
-		b.overflow(b.place(e, v), queue.Bound{Entries: b.config.Capacity, Bytes: math.MaxInt64})
+		b.overflow(b.place(e, v), queue.Bound{Entries: b.settings.Capacity, Bytes: math.MaxInt64})
 	}
 }
 
@@ -72,13 +72,13 @@ func (b *backlog) HoldDelete(d *event.Delta, v *spec.Verdict) bool {
 	case !h.Wants(d):
 		return false
 	case h.Full():
-		reason := lackOfObjects(b.config.ID, &b.env.Shares)
+		reason := lackOfObjects(b.settings.ID, &b.env.Shares)
 		b.Lacks.objects.note(reason, b.now())
 		v.Err = fmt.Errorf("%w: %s", spec.ErrNoRoom, reason)
 		return false
-	case h.Len() >= b.config.Capacity || h.Bytes() >= b.config.Bytes || h.Heavy():
+	case h.Len() >= b.settings.Capacity || h.Bytes() >= b.settings.Bytes || h.Heavy():
 		d = queue.IdentityOnly(d)
 	}
-	h.Hold(d, b.config.HoldKey(d, v.Lane), b.now())
+	h.Hold(d, b.settings.HoldKey(d, v.Lane), b.now())
 	return true
 }

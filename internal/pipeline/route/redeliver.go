@@ -14,7 +14,7 @@ import (
 
 // Redeliver enqueues the delta of a dead letter again, see pipeline.Redeliver.
 func (r *Route) Redeliver(ctx context.Context, deadLetter checkpoint.Letter) error {
-	c := r.Config()
+	c := r.Generation()
 	closed, only, err := c.allBut(deadLetter.Sink)
 	if err != nil {
 		return err
@@ -30,13 +30,13 @@ func (r *Route) Redeliver(ctx context.Context, deadLetter checkpoint.Letter) err
 		return err
 	}
 	if filtered {
-		r.Config().Count.Filtered.Inc()
+		r.Generation().Count().Filtered.Inc()
 		r.removeLetters(ctx, []uint64{deadLetter.ID})
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c != r.Config() {
+	if c != r.Generation() {
 		delete(r.redelivering, deadLetter.ID)
 		return fmt.Errorf("route %q has just changed: try again", c.Name)
 	}
@@ -45,14 +45,14 @@ func (r *Route) Redeliver(ctx context.Context, deadLetter checkpoint.Letter) err
 	})
 	e.Progress.Dead = v.Err
 	r.backlog.Queue.PlaceAttempted(e, v.Lane)
-	r.Config().Count.Matched.Inc()
+	r.Generation().Count().Matched.Inc()
 	r.changed()
 	return nil
 }
 
 // allBut returns the targets, one bit each, except the named one, which rejected the delta. only is
 // its name if it is behind a target.
-func (c *Config) allBut(sink string) (closed uint64, only string, err error) {
+func (c *Generation) allBut(sink string) (closed uint64, only string, err error) {
 	if sink == "" {
 		return 0, "", nil
 	}
@@ -83,11 +83,11 @@ func (r *Route) reserveLetter(letter uint64) error {
 	case r.redelivering[letter]:
 		return errors.New("the dead letter is being redelivered already: wait for the result")
 	case r.paused.on():
-		return fmt.Errorf("route %q is paused: fix the cause, then run router resume %s", r.Config().Name, r.Config().Name)
+		return fmt.Errorf("route %q is paused: fix the cause, then run router resume %s", r.Generation().Name, r.Generation().Name)
 	case !r.backlog.AllPlaced:
-		return fmt.Errorf("route %q is not ready: try again when its sources have synced, see router status", r.Config().Name)
+		return fmt.Errorf("route %q is not ready: try again when its sources have synced, see router status", r.Generation().Name)
 	case r.backlog.Queue.Tailed() || r.backlog.Room.HeadFull():
-		return fmt.Errorf("the queue of route %q is full (queue.memory, queue.bytes): try again when its backlog is smaller", r.Config().Name)
+		return fmt.Errorf("the queue of route %q is full (queue.memory, queue.bytes): try again when its backlog is smaller", r.Generation().Name)
 	}
 	r.redelivering[letter] = true
 	return nil
@@ -108,7 +108,7 @@ func (r *Route) removeLetters(ctx context.Context, ids []uint64) {
 	}
 	// A shutdown must not keep dead letters that were delivered.
 	if _, err := r.env.Letters.Remove(context.WithoutCancel(ctx), ids); err != nil {
-		r.Config().Log.Warn("redelivered dead letters cannot be removed; they may be redelivered again",
+		r.Generation().Log().Warn("redelivered dead letters cannot be removed; they may be redelivered again",
 			slog.Int("dead_letters", len(ids)), slog.Any("err", err))
 	}
 	r.releaseLetters(ids...)
@@ -128,7 +128,7 @@ type Work struct {
 // Take makes a delta pending. No filter, key or rule is evaluated, and nothing bounds the number of
 // pending deltas: its sender does.
 func (r *Route) Take(w *Work) error {
-	c := r.Config()
+	c := r.Generation()
 	closed, _, err := c.allBut(w.Sink)
 	if err != nil {
 		return fmt.Errorf("route %q: %w", c.Name, err)

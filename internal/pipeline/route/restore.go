@@ -46,7 +46,7 @@ func (b *backlog) Restore(pending []checkpoint.Pending, of checkpoint.Backlog) e
 // readmit enqueues a delta that is on disk.
 func (b *backlog) readmit(o checkpoint.Pending) {
 	var closed uint64
-	for i, s := range b.config.Sinks {
+	for i, s := range b.settings.Sinks {
 		if slices.Contains(o.Closed, s.Name) {
 			closed |= 1 << i
 		}
@@ -55,7 +55,7 @@ func (b *backlog) readmit(o checkpoint.Pending) {
 		Delta: o.Delta, From: queue.Restored, Number: o.ID, Unseen: slices.Contains(o.Closed, unseen),
 		Limit: queue.Limit{Later: o.Unlimited}, Closed: closed, Attempts: o.Attempts,
 	})
-	if bits.OnesCount64(closed) == len(b.config.Sinks) {
+	if bits.OnesCount64(closed) == len(b.settings.Sinks) {
 		b.Queue.Remove(e)
 		return
 	}
@@ -68,7 +68,7 @@ func (b *backlog) Dirty() (put []checkpoint.Pending, removed []uint64) {
 	if n := b.Queue.Changes.Len(); n > 0 {
 		put = make([]checkpoint.Pending, 0, n)
 	}
-	sinks := b.config.Sinks
+	sinks := b.settings.Sinks
 	if b.Old != nil { // the results so far refer to the previous sinks
 		sinks = b.Old.Sinks
 	}
@@ -129,11 +129,11 @@ func (b *backlog) Adopt(forgotten func(letter uint64)) {
 func (b *backlog) adopt(old *queue.Entry, sinks []spec.NamedSink) {
 	e := b.Add(queue.Item{
 		Delta: old.Delta, From: queue.Reconfigured, Old: old,
-		Closed: translate(old.Saved.Closed, sinks, b.config.Sinks), Attempts: old.Saved.Attempts,
+		Closed: translate(old.Saved.Closed, sinks, b.settings.Sinks), Attempts: old.Saved.Attempts,
 	})
-	if bits.OnesCount64(e.Saved.Closed) == len(b.config.Sinks) {
+	if bits.OnesCount64(e.Saved.Closed) == len(b.settings.Sinks) {
 		if e.Counted {
-			b.config.Count.Delivered.Inc()
+			b.settings.Count().Delivered.Inc()
 		}
 		b.Queue.Remove(e)
 	}

@@ -25,7 +25,7 @@ type Room struct {
 	belowHalf chan struct{} // closed when the route is no more than half full; nil: no caller waits
 }
 
-func (r *Room) configure(c *spec.Config) {
+func (r *Room) configure(c *spec.Settings) {
 	r.bound, r.disk = c.Bound(), c.Disk
 	r.of.limits = &r.env.Shares
 	r.of.move(r.env.Shares.of(c.ID))

@@ -18,6 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline/condition"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -27,8 +28,8 @@ const forever = 24 * time.Hour
 
 // Route is a running route. It is safe for concurrent use.
 type Route struct {
-	env    *Env
-	config atomic.Pointer[Config] // changes only under mu
+	env        *Env
+	generation atomic.Pointer[Generation] // changes only under mu
 
 	mu         sync.Mutex // guards the following fields
 	backlog    *backlog
@@ -40,27 +41,30 @@ type Route struct {
 	paused       Pausing
 	deferral     deferral
 	ended        bool          // it was removed, and its workers are abandoned
-	installed    chan struct{} // closed when the previous configuration is no longer in use
+	installed    chan struct{} // closed when the previous generation is no longer in use
 
 	tailRoom chan struct{} // has an element if the head may have room for a part of the tail
 }
 
 // New returns a route that has not started.
-func New(env *Env, c *Config) *Route {
+func New(env *Env, g *Generation) *Route {
 	r := &Route{
 		env: env, heldBack: make(map[string]time.Time), redelivering: make(map[uint64]bool), tailRoom: make(chan struct{}, 1),
 	}
-	r.config.Store(c)
+	r.generation.Store(g)
 	r.workers.route, r.workers.leader = r, queue.NewLeader(env.Clock)
 	r.conditions.Route, r.paused.Route = r, r
 	r.conditions.misses = Misses{r, make(chan struct{}, 1)}
 	rules := condition.Env{Wheel: env.Wheel, Census: env.Census, Owner: &r.conditions, Durable: env.Durable()}
-	r.backlog = newBacklog(&env.Storage, c.Config, rules, r.workers.leader)
+	r.backlog = newBacklog(&env.Storage, g.Settings, rules, r.workers.leader)
 	return r
 }
 
-// Config returns the configuration of the route.
-func (r *Route) Config() *Config { return r.config.Load() }
+// Generation returns the present generation of the route.
+func (r *Route) Generation() *Generation { return r.generation.Load() }
+
+// Settings returns the present settings of the route.
+func (r *Route) Settings() *spec.Settings { return r.Generation().Settings }
 
 // Workers returns the workers of the route.
 func (r *Route) Workers() *Workers { return &r.workers }
@@ -77,7 +81,7 @@ func (r *Route) now() time.Time { return r.env.Clock.Now() }
 // awaits returns the channel that is closed when the deltas without a lane may be processed, or
 // another one that precedes it; nil: they may be. The lock is held.
 func (r *Route) awaits() <-chan struct{} {
-	switch c := r.Config(); {
+	switch c := r.Generation(); {
 	case !c.IsReady():
 		return c.Ready
 	case r.backlog.Bare && !c.IsWhole():
@@ -129,7 +133,7 @@ type Status struct {
 func (r *Route) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	q, c, kept := &r.backlog.Queue, r.Config(), 0
+	q, c, kept := &r.backlog.Queue, r.Generation(), 0
 	if r.backlog.AllDebouncing() {
 		kept = q.Len()
 	}
@@ -144,19 +148,19 @@ func (r *Route) Status() Status {
 func (r *Route) Show() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := r.Config()
-	c.Count.Paused.Set(0)
+	c := r.Generation()
+	c.Count().Paused.Set(0)
 	if r.paused.on() {
-		c.Count.Paused.Set(1)
+		c.Count().Paused.Set(1)
 	}
 	r.backlog.Rules.Limit.MakeRoom(r.now())
 	r.backlog.CountRules()
 	for _, reason := range r.backlog.Lacks.News() {
 		r.env.Complaints.Say(slog.LevelWarn, "a route has no room for its rules", errors.New(reason), slog.String("route", c.Name))
 	}
-	for i, s := range c.sinks {
-		if s != nil {
-			c.Count.Events[i].Unavailable.Set(s.Opened())
+	for i, t := range c.targets {
+		if t.Sink != nil {
+			c.Count().Events[i].Unavailable.Set(t.Sink.Opened())
 		}
 	}
 }
@@ -176,7 +180,7 @@ func (r *Route) Restore(pending []checkpoint.Pending, backlog checkpoint.Backlog
 func (r *Route) Dirty() checkpoint.RouteCut {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	cut := checkpoint.RouteCut{Name: r.Config().ID, Rules: r.backlog.Rules.Dirty(r.paused.dirty(), r.now())}
+	cut := checkpoint.RouteCut{Name: r.Generation().ID, Rules: r.backlog.Rules.Dirty(r.paused.dirty(), r.now())}
 	cut.Put, cut.Removed = r.backlog.Dirty()
 	return cut
 }
@@ -191,15 +195,15 @@ func (r *Route) Saved(onDisk, owned int64) {
 }
 
 // may reports whether a message of a route was not logged in the last minute.
-func (e *Env) may(c *Config, message string) bool {
+func (e *Env) may(c *Generation, message string) bool {
 	return e.Complaints.May(c.ID+"\x00"+message, e.Clock.Now())
 }
 
 // warn logs a message about failures, at most once a minute, because there may be one for each
 // delta, and one for each partition of the route.
-func (e *Env) warn(c *Config, message string, d *event.Delta, target string, err error) {
+func (e *Env) warn(c *Generation, message string, d *event.Delta, target string, err error) {
 	if e.may(c, message) {
-		log := c.Log
+		log := c.Log()
 		if e.Tracer.On() {
 			log = log.With(slog.String("traceId", trace.Of(d).String()))
 		}

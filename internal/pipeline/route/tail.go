@@ -16,20 +16,20 @@ func (b *backlog) spill(d *event.Delta, unseen bool) {
 	limit := queue.Limit{Later: !unseen && b.limiter.later(d)}
 	e := b.Add(queue.Item{Delta: d, From: queue.Live, Tail: true, Unseen: unseen, Limit: limit})
 	if !unseen {
-		b.config.Count.Matched.Inc()
+		b.settings.Count().Matched.Inc()
 		e.Counted = true
 	}
-	if b.Queue.Tail.Bytes() > b.env.InFlight/2 && b.config.Disk > 0 {
+	if b.Queue.Tail.Bytes() > b.env.InFlight/2 && b.settings.Disk > 0 {
 		b.env.Soon()
 	}
-	if full && b.config.Overflow == spec.Coalesce {
+	if full && b.settings.Overflow == spec.Coalesce {
 		b.Queue.SetDelta(e, queue.IdentityOnly(d))
 	}
-	coalesces := b.coalesces() || full && b.config.Overflow == spec.Coalesce
+	coalesces := b.coalesces() || full && b.settings.Overflow == spec.Coalesce
 	if coalesces && b.coalesce(e) {
 		return
 	}
-	if full && b.config.Overflow == spec.DropOldest {
+	if full && b.settings.Overflow == spec.DropOldest {
 		b.dropFor(e)
 	}
 }
@@ -40,7 +40,7 @@ func (b *backlog) spill(d *event.Delta, unseen bool) {
 func (b *backlog) Saved(onDisk, owned int64) {
 	b.Rules.Saved()
 	b.Room.of.saved(owned)
-	b.config.Count.Disk.Set(float64(onDisk))
+	b.settings.Count().Disk.Set(float64(onDisk))
 	b.Queue.Written(onDisk, b.Room.fits(onDisk), checkpoint.Whole)
 	b.Room.DiskLate = b.Room.DiskLate && b.Queue.Tail.Bytes() >= b.env.InFlight
 }

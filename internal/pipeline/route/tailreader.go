@@ -30,13 +30,13 @@ func (r *Route) readTail(ctx context.Context) {
 	defer pause.Stop()
 	for ctx.Err() == nil {
 		if part, n, ok := r.nextTailPart(); ok {
-			pending, err := r.env.Store.ReadRoute(r.Config().ID, checkpoint.Part(part))
+			pending, err := r.env.Store.ReadRoute(r.Generation().ID, checkpoint.Part(part))
 			if r.takeTailPart(part, n, pending, err) {
 				continue
 			}
-			r.Config().Count.Errors("read_back").Inc()
-			if r.env.may(r.Config(), "read back") {
-				r.Config().Log.Error("the backlog on disk cannot be read; the route waits, and the read is retried every second", slog.Any("err", err))
+			r.Generation().Count().Errors("read_back").Inc()
+			if r.env.may(r.Generation(), "read back") {
+				r.Generation().Log().Error("the backlog on disk cannot be read; the route waits, and the read is retried every second", slog.Any("err", err))
 			}
 			pause.Reset(readAgain)
 		}
@@ -68,12 +68,12 @@ func (r *Route) nextTailPart() (part queue.Part, n int, ok bool) {
 func (r *Route) takeTailPart(part queue.Part, n int, pending []checkpoint.Pending, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil || r.backlog.Old != nil { // after a change of the configuration it is read again
+	if err != nil || r.backlog.Old != nil { // after a change of the generation it is read again
 		r.backlog.Queue.Tail.EndReading()
 		return err == nil
 	}
 	if lost := r.backlog.ReadBack(part, n, pending); lost > 0 {
-		r.Config().Log.Error("deltas lost: the state file has fewer deltas than are pending", slog.Int("lost", lost))
+		r.Generation().Log().Error("deltas lost: the state file has fewer deltas than are pending", slog.Int("lost", lost))
 	}
 	r.tailRead()
 	return true

@@ -9,18 +9,18 @@ import (
 // ConditionDue implements [condition.Owner].
 func (r *Conditions) ConditionDue(c *rules.Condition) {
 	for !r.fireCondition(c) {
-		continue // the configuration or the object has changed
+		continue // the generation or the object has changed
 	}
 }
 
 // fireCondition enqueues the edge of a condition whose timer has expired. It returns false if the
-// configuration or the object changed in the meantime. The keys are evaluated without the lock.
+// generation or the object changed in the meantime. The keys are evaluated without the lock.
 func (r *Conditions) fireCondition(c *rules.Condition) bool {
 	r.mu.Lock()
-	cfg, d := r.Config(), r.backlog.Rules.Conditions.Due(c, r.now())
+	cfg, d := r.Generation(), r.backlog.Rules.Conditions.Due(c, r.now())
 	r.backlog.CountRules()
 	r.mu.Unlock()
-	if d == nil || !cfg.Table.Sees(0, d) { // a rescan ends the condition
+	if d == nil || !cfg.Table().Sees(0, d) { // a rescan ends the condition
 		return true
 	}
 
@@ -28,7 +28,7 @@ func (r *Conditions) fireCondition(c *rules.Condition) bool {
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Config() != cfg {
+	if r.Generation() != cfg {
 		return false
 	}
 	edges, ok := r.backlog.Rules.Conditions.Fire(c, d, cfg.DueLimitKey(d, &v), r.now())
@@ -42,31 +42,31 @@ func (r *Conditions) fireCondition(c *rules.Condition) bool {
 // HoldDue implements [condition.Owner].
 func (r *Conditions) HoldDue(a *rules.DeleteHold) {
 	for !r.fireHold(a) {
-		continue // the configuration has changed
+		continue // the generation has changed
 	}
 }
 
-// fireHold enqueues a delete whose hold has expired. It returns false if the configuration changed
+// fireHold enqueues a delete whose hold has expired. It returns false if the generation changed
 // in the meantime. The keys are evaluated without the lock.
 func (r *Conditions) fireHold(a *rules.DeleteHold) bool {
-	c := r.Config()
+	c := r.Generation()
 	v := c.Verdict(background(), a.Delta(), matched())
 	exists := c.When.Object != nil && c.When.Object(a.Delta().Source, a.Delta().Key()) != nil
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c != r.Config() {
+	if c != r.Generation() {
 		return false
 	}
-	if d := r.backlog.Rules.Holds.Fire(a, exists, r.now()); d != nil && c.Table.Sees(0, d) {
+	if d := r.backlog.Rules.Holds.Fire(a, exists, r.now()); d != nil && c.Table().Sees(0, d) {
 		r.backlog.Append(d, &v)
 		r.changed()
 	}
 	return true
 }
 
-// Begin starts catchUp for the present configuration if the route has timers.
+// Begin starts catchUp for the present generation if the route has timers.
 func (r *Conditions) Begin() {
-	c := r.Config()
+	c := r.Generation()
 	if r.workers.taking == nil || !c.HasCondition() && c.Hold == 0 {
 		return
 	}
@@ -77,7 +77,7 @@ func (r *Conditions) Begin() {
 }
 
 // catchUp lets the timers of the rules fire as soon as all changes before the start were observed.
-func (r *Conditions) catchUp(c *Config) {
+func (r *Conditions) catchUp(c *Generation) {
 	if c.waitCaughtUp() {
 		r.mu.Lock()
 		expired := r.backlog.Rules.CatchUp()
@@ -95,8 +95,8 @@ func (r *Conditions) catchUp(c *Config) {
 }
 
 // waitCaughtUp waits until all changes before the start were observed. It returns false if the
-// configuration was replaced.
-func (c *Config) waitCaughtUp() bool {
+// generation was replaced.
+func (c *Generation) waitCaughtUp() bool {
 	for _, closed := range []<-chan struct{}{c.When.CaughtUp, c.Ready} {
 		if closed == nil {
 			continue

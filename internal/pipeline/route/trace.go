@@ -28,8 +28,8 @@ func (b *backlog) Add(i queue.Item) *queue.Entry {
 	return e
 }
 
-// EndTrace ends the span of an entry that leaves the route of a configuration.
-func (b *backlog) EndTrace(c *spec.Config, e *queue.Entry, result trace.Result) {
+// EndTrace ends the span of an entry that leaves the route of a generation.
+func (b *backlog) EndTrace(c *spec.Settings, e *queue.Entry, result trace.Result) {
 	if !e.Trace.Exported() {
 		return
 	}

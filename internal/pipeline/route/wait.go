@@ -65,7 +65,7 @@ func (r *Route) mustWait(d *event.Delta) (_ <-chan struct{}, blocks bool) {
 	if !room.Full() {
 		return nil, false
 	}
-	if blocks = r.Config().Overflow == spec.Block; blocks {
+	if blocks = r.Generation().Overflow == spec.Block; blocks {
 		// Before the route and its downstream routes are ready, additions and listed objects pass:
 		// they may belong to the very list that one of the routes waits for, at the start or after
 		// a restart of the watch.
@@ -86,7 +86,7 @@ func (r *Route) noteSlowDisk() {
 	r.backlog.Room.DiskLate = true
 	r.mu.Unlock()
 	if first {
-		r.Config().Log.Warn("the disk is slower than the backlog grows; queue.overflow applies until the disk has caught up")
+		r.Generation().Log().Warn("the disk is slower than the backlog grows; queue.overflow applies until the disk has caught up")
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 
 // worker takes batches of its route, and delivers them.
 type worker struct {
-	route    *Route
-	config   *Config // of the batch
-	batch    []*queue.Entry
-	delivery *deliver.Batch
+	route      *Route
+	generation *Generation // of the batch
+	batch      []*queue.Entry
+	delivery   *deliver.Batch
 
 	acked    []uint64 // dead letters whose deltas were acked
 	settled  []uint64 // numbers of deltas of another process that were acked
@@ -28,29 +28,29 @@ type worker struct {
 
 func newWorker(r *Route) *worker {
 	w := &worker{route: r}
-	w.delivery = deliver.New(w, r.env.Letters)
+	w.delivery = deliver.New(deliver.Env{Clock: r.env.Clock, Progress: w, Chain: w, Letters: r.env.Letters, Permit: r.env.Permit})
 	return w
 }
 
 // work delivers a batch. It returns false if the worker was abandoned.
 func (w *worker) work() bool {
-	w.delivery.Handle(w.config.ctx, w.config.handling, &w.config.delivery, w.batch)
+	w.delivery.Handle(w.generation.ctx, w.generation.handling, w.generation.Settings, w.generation.targets, w.batch)
 	if w.isAbandoned() {
 		return false
 	}
-	w.delivery.Deliver(w.config.ctx)
+	w.delivery.Deliver(w.generation.ctx)
 	if !w.finish() {
 		return false
 	}
 	w.settle()
-	w.removeDeadLetters(w.config.ctx)
+	w.removeDeadLetters(w.generation.ctx)
 	return true
 }
 
 // isAbandoned reports whether the worker was abandoned because its handler has not returned in
 // time.
 func (w *worker) isAbandoned() bool {
-	if w.config.ctx.Err() == nil {
+	if w.generation.ctx.Err() == nil {
 		return false
 	}
 	w.route.mu.Lock()
@@ -72,15 +72,12 @@ func (w *worker) settle() {
 		return
 	}
 	if w.route.env.Settled != nil {
-		w.route.env.Settled(w.config.Name, w.settled)
+		w.route.env.Settled(w.generation.Name, w.settled)
 	}
 	w.settled = w.settled[:0]
 }
 
-// Now implements deliver.Route.
-func (w *worker) Now() time.Time { return w.route.now() }
-
-// Report implements deliver.Route.
+// Report implements deliver.Progress.
 func (w *worker) Report(entries []*queue.Entry) {
 	changes := &w.route.backlog.Queue.Changes
 	if !changes.On {
@@ -96,21 +93,21 @@ func (w *worker) Report(entries []*queue.Entry) {
 	}
 }
 
-// Pause implements deliver.Route.
+// Pause implements deliver.Progress.
 func (w *worker) Pause(d *event.Delta, target string, reason error, keep bool) {
 	by := byFailure
 	if keep {
 		by = bySink
 	}
-	w.route.paused.failed(w.config, d, target, reason, by)
+	w.route.paused.failed(w.generation, d, target, reason, by)
 }
 
-// Refused implements deliver.Route.
-func (w *worker) Refused(d *event.Delta) { w.route.env.Refuse(w.route.Config().Name, d, false) }
+// Refused implements deliver.Progress.
+func (w *worker) Refused(d *event.Delta) { w.route.env.Refuse(w.route.Generation().Name, d, false) }
 
-// Complain implements deliver.Route.
+// Complain implements deliver.Progress.
 func (w *worker) Complain(message string, d *event.Delta, target string, err error) {
-	w.route.env.warn(w.route.Config(), message, d, target, err)
+	w.route.env.warn(w.route.Generation(), message, d, target, err)
 }
 
 // finish acks the entries that are done and releases the lanes. It returns false if the worker was
@@ -160,7 +157,7 @@ func (w *worker) finishLane(entries []*queue.Entry, now time.Time) (at time.Time
 		held = true
 		w.route.backlog.Queue.Changes.Report(e)
 		// the event is quickly made again, and need not take memory until then
-		if w.config.Handler == nil && e.Work == 0 {
+		if w.generation.Handler == nil && e.Work == 0 {
 			clear(e.Progress.Events)
 			e.Progress.Events, e.Progress.Handled = e.Progress.Events[:0], false
 		}
@@ -170,7 +167,7 @@ func (w *worker) finishLane(entries []*queue.Entry, now time.Time) (at time.Time
 }
 
 func (w *worker) ack(e *queue.Entry, now time.Time) {
-	count, q := &w.config.Count, &w.route.backlog.Queue
+	count, q := w.generation.Count(), &w.route.backlog.Queue
 	result := trace.Delivered
 	switch e.Progress.Outcome {
 	case queue.Delivered:
@@ -187,7 +184,7 @@ func (w *worker) ack(e *queue.Entry, now time.Time) {
 		id = e.Progress.Events[0].ID
 	}
 	count.Deliveries.Observe(now, now.Sub(e.Since), id, e.Trace.Exemplar())
-	w.route.backlog.EndTrace(w.config.Config, e, result)
+	w.route.backlog.EndTrace(w.generation.Settings, e, result)
 	switch {
 	case e.DeadLetter == 0:
 	case e.Progress.PassedOn && q.Changes.On:

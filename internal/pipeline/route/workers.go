@@ -34,7 +34,7 @@ const evaluations = 100
 func (ws *Workers) Start(ctx context.Context) {
 	r := ws.route
 	ws.taking, ws.stop = context.WithCancel(ctx)
-	r.Config().begin(ctx, ws.taking)
+	r.Generation().begin(ctx, ws.taking)
 	r.conditions.Begin()
 	if r.env.Store != nil {
 		ws.run(func() { r.readTail(ws.taking) })
@@ -58,7 +58,7 @@ func (ws *Workers) StartMissing() {
 	}
 	ws.route.mu.Lock()
 	defer ws.route.mu.Unlock()
-	for ; ws.count < ws.route.Config().Concurrency; ws.count++ {
+	for ; ws.count < ws.route.Generation().Concurrency; ws.count++ {
 		ws.run(ws.work)
 	}
 }
@@ -103,9 +103,9 @@ type step struct {
 	surplus  bool      // there are too many workers, and it ends
 	unplaced *Unplaced // an entry whose filter and key must be evaluated
 
-	config *Config         // the configuration of the step
-	again  <-chan struct{} // a channel that ends the wait, beside signals
-	also   <-chan struct{} // another one
+	generation *Generation     // the generation of the step
+	again      <-chan struct{} // a channel that ends the wait, beside signals
+	also       <-chan struct{} // another one
 }
 
 // next takes the next batch for a worker. It returns false if ctx is done, or if there are too many
@@ -134,13 +134,13 @@ func (ws *Workers) next(ctx context.Context, w *worker) bool {
 	return false
 }
 
-// assignLane assigns a lane to an entry, unless the configuration has changed.
+// assignLane assigns a lane to an entry, unless the generation has changed.
 func (ws *Workers) assignLane(ctx context.Context, s *step) {
-	turn := s.config.Allowance.Evaluating()
+	turn := s.generation.Allowance.Evaluating()
 	if !turn.Take(ctx) {
 		return
 	}
-	v, filtered := s.config.Evaluate(ctx, s.unplaced.Delta, s.unplaced.Unseen)
+	v, filtered := s.generation.Evaluate(ctx, s.unplaced.Delta, s.unplaced.Unseen)
 	turn.Give()
 	if ctx.Err() != nil {
 		return
@@ -148,7 +148,7 @@ func (ws *Workers) assignLane(ctx context.Context, s *step) {
 	r := ws.route
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.config == r.Config() {
+	if s.generation == r.Generation() {
 		r.backlog.AssignLane(s.unplaced, &v, filtered)
 		r.changed()
 	}
@@ -161,8 +161,8 @@ func (ws *Workers) step(w *worker) step {
 	r := ws.route
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	config, b := r.Config(), r.backlog
-	if ws.count > config.Concurrency {
+	g, b := r.Generation(), r.backlog
+	if ws.count > g.Concurrency {
 		ws.count--
 		ws.leader.Unpark()
 		ws.leader.Signal() // this worker may have consumed a signal for the others
@@ -170,14 +170,14 @@ func (ws *Workers) step(w *worker) step {
 	}
 	if !b.AllPlaced && b.Old == nil {
 		if again := r.awaits(); again != nil {
-			// the next configuration may have another channel
-			return step{config: config, again: again, also: config.current.Done()}
+			// the next generation may have another channel
+			return step{generation: g, again: again, also: g.current.Done()}
 		}
 		if next := b.NextUnplaced(); next != nil {
 			if ws.evaluated++; ws.evaluated%evaluations == 0 && ws.take(w, r.now()) {
 				return step{taken: true}
 			}
-			return step{config: config, unplaced: next}
+			return step{generation: g, unplaced: next}
 		}
 		b.AllPlaced = true
 		r.changed()
@@ -218,7 +218,7 @@ func (ws *Workers) take(w *worker, now time.Time) bool {
 	if len(w.batch) == 0 {
 		return false // the ready entries turned out to be blocked
 	}
-	w.config = r.Config()
+	w.generation = r.Generation()
 	ws.busy = append(ws.busy, w)
 	return true
 }
@@ -230,16 +230,16 @@ func (ws *Workers) plan(now time.Time) queue.Plan {
 
 // view returns the state of the route for the leader. The queue was woken at now.
 func (ws *Workers) view(now time.Time) queue.View {
-	r, b, config := ws.route, ws.route.backlog, ws.route.Config()
+	r, b, g := ws.route, ws.route.backlog, ws.route.Generation()
 	lanes := &b.Queue.Lanes
 	v := queue.View{
-		Now: now, Stopped: r.paused.on() || b.Old != nil, Resume: r.paused.until, Ready: lanes.Ready(), NextDue: lanes.NextDue(), Gate: lanes.Gate(), Size: config.Batch.Size,
+		Now: now, Stopped: r.paused.on() || b.Old != nil, Resume: r.paused.until, Ready: lanes.Ready(), NextDue: lanes.NextDue(), Gate: lanes.Gate(), Size: g.Batch.Size,
 	}
 	if v.Ready > 0 {
 		v.Sinks = r.sinkStates(now)
 	}
-	if !b.Draining && !config.Grouped {
-		v.Wait, v.Steady = config.Batch.Wait, config.Debounce.Quiet > 0
+	if !b.Draining && !g.Grouped {
+		v.Wait, v.Steady = g.Batch.Wait, g.Debounce.Quiet > 0
 	}
 	return v
 }
@@ -255,7 +255,7 @@ func (r *Route) Idle() bool {
 		return false
 	case r.paused.on():
 		return !r.paused.expired(now)
-	case r.conditions.catching != nil && r.Config().IsReady() && r.Config().CaughtUp():
+	case r.conditions.catching != nil && r.Generation().IsReady() && r.Generation().CaughtUp():
 		return false
 	case !b.AllPlaced:
 		return r.awaits() != nil

@@ -37,17 +37,17 @@ func Check(routes []Settings) error {
 
 // circle returns the names of the routes on a cycle back to the first of way, which is the path so
 // far; nil: there is none. passed are the routes already visited.
-func (r *Settings) circle(byName map[string]*Settings, way []string, passed map[string]bool) []string {
-	way = append(way[:len(way):len(way)], r.Name)
-	if len(way) > 1 && r.Name == way[0] {
+func (s *Settings) circle(byName map[string]*Settings, way []string, passed map[string]bool) []string {
+	way = append(way[:len(way):len(way)], s.Name)
+	if len(way) > 1 && s.Name == way[0] {
 		return way
 	}
-	if passed[r.Name] {
+	if passed[s.Name] {
 		return nil // a cycle without the first route is found from its own members
 	}
-	passed[r.Name] = true
-	for _, s := range r.Sinks {
-		if next := byName[s.Route]; s.Route != "" && next != nil {
+	passed[s.Name] = true
+	for _, sink := range s.Sinks {
+		if next := byName[sink.Route]; sink.Route != "" && next != nil {
 			if found := next.circle(byName, way, passed); found != nil {
 				return found
 			}

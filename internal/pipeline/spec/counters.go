@@ -92,16 +92,16 @@ func newCounters(m *metrics.Metrics, r *Settings) Counters {
 }
 
 // ForgetSeries removes the series of the rules and sinks that a route no longer has.
-func ForgetSeries(m *metrics.Metrics, from, to *Config) {
+func ForgetSeries(m *metrics.Metrics, from, to *Settings) {
 	for _, series := range []struct {
 		from, to Gauge
 		of       interface {
 			DeleteLabelValues(values ...string) bool
 		}
 	}{
-		{from.Count.Waiting, to.Count.Waiting, m.RoutePending},
-		{from.Count.Active, to.Count.Active, m.RouteActive},
-		{from.Count.Keys, to.Count.Keys, m.RouteLimitKeys},
+		{from.count.Waiting, to.count.Waiting, m.RoutePending},
+		{from.count.Active, to.count.Active, m.RouteActive},
+		{from.count.Keys, to.count.Keys, m.RouteLimitKeys},
 	} {
 		if series.from != nil && series.to == nil {
 			series.of.DeleteLabelValues(to.Name)

@@ -1,4 +1,4 @@
-// Package spec contains the specification of a route: the deltas that it takes, its handler, and
-// its targets. A Config evaluates the filter and the keys of a route for a delta, and has its
-// metrics. It has no state.
+// Package spec contains the settings of a route: the deltas that it takes, its handler, and its
+// targets. They evaluate the filter and the keys of the route for a delta, and have its metrics.
+// They have no state.
 package spec

@@ -29,32 +29,32 @@ type Verdict struct {
 }
 
 // Verdict completes a match of the table with the lane of the delta.
-func (c *Config) Verdict(ctx context.Context, d *event.Delta, m filters.Match) Verdict {
+func (s *Settings) Verdict(ctx context.Context, d *event.Delta, m filters.Match) Verdict {
 	v := Verdict{Lane: queue.ObjectKey(d), Deferred: m.Verdict == filters.Deferred}
 	v.Unseen = v.Deferred || m.Verdict == filters.Unready
 	if m.Err != nil {
 		what := "filter"
-		if c.HasCondition() {
+		if s.HasCondition() {
 			what = "when"
 		}
 		v.Err = fmt.Errorf("%s: %w", what, m.Err)
 	}
-	if m.Verdict != filters.Matched || !c.Table.Sees(0, d) {
+	if m.Verdict != filters.Matched || !s.table.Sees(0, d) {
 		return v
 	}
-	if c.Key != nil {
-		switch key, err := evaluateKey(ctx, c.Key, d); {
+	if s.Key != nil {
+		switch key, err := evaluateKey(ctx, s.Key, d); {
 		case err == nil:
 			v.Lane = queue.Key{Name: key}
 		case errors.Is(err, cel.ErrAbsent):
-			c.Count.Errors("absent").Inc()
+			s.count.Errors("absent").Inc()
 		default:
 			v.Err = fmt.Errorf("key: %w", err)
 			return v
 		}
 	}
-	v.LimitKey, v.Err = c.limitKey(ctx, d)
-	if key, ok := strings.CutPrefix(v.LimitKey, "k"); ok && c.HasCondition() && c.Key == nil {
+	v.LimitKey, v.Err = s.limitKey(ctx, d)
+	if key, ok := strings.CutPrefix(v.LimitKey, "k"); ok && s.HasCondition() && s.Key == nil {
 		// the limit treats it as one thing, whose edges are delivered in order
 		v.Lane = queue.Key{Name: key}
 	}
@@ -99,18 +99,18 @@ func ErrorKind(err error) string {
 
 // limitKey evaluates the limit key of d. Keys of the configuration have another first letter than
 // keys of objects.
-func (c *Config) limitKey(ctx context.Context, d *event.Delta) (string, error) {
-	if !c.Limit.On() {
+func (s *Settings) limitKey(ctx context.Context, d *event.Delta) (string, error) {
+	if !s.Limit.On() {
 		return "", nil
 	}
-	if c.Limit.Key != nil {
-		switch key, err := evaluateKey(ctx, c.Limit.Key, d); {
+	if s.Limit.Key != nil {
+		switch key, err := evaluateKey(ctx, s.Limit.Key, d); {
 		case err == nil:
 			return "k" + key, nil
 		case !errors.Is(err, cel.ErrAbsent):
 			return "", fmt.Errorf("limit: %w", err)
 		}
-		c.Count.Errors("absent").Inc()
+		s.count.Errors("absent").Inc()
 	}
 	return ownLimitKey(d), nil
 }
@@ -123,18 +123,18 @@ func ownLimitKey(d *event.Delta) string {
 
 // DueLimitKey returns the limit key of a condition whose timer has expired. If the key failed,
 // which makes the edge a dead letter, the object counts by itself.
-func (c *Config) DueLimitKey(d *event.Delta, v *Verdict) string {
-	if v.Err != nil && c.Limit.On() {
+func (s *Settings) DueLimitKey(d *event.Delta, v *Verdict) string {
+	if v.Err != nil && s.Limit.On() {
 		return ownLimitKey(d)
 	}
 	return v.LimitKey
 }
 
 // Leaves is the verdict that a condition no longer holds.
-func (c *Config) Leaves(ctx context.Context, d *event.Delta) Verdict {
-	v := c.Verdict(ctx, d, filters.Match{Verdict: filters.Matched})
+func (s *Settings) Leaves(ctx context.Context, d *event.Delta) Verdict {
+	v := s.Verdict(ctx, d, filters.Match{Verdict: filters.Matched})
 	if v.Err != nil { // Left must be reported even if the key fails
-		c.Count.Errors(ErrorKind(v.Err)).Inc()
+		s.count.Errors(ErrorKind(v.Err)).Inc()
 		v.Err = nil
 	}
 	v.Condition = true
@@ -147,47 +147,47 @@ func (c *Config) Leaves(ctx context.Context, d *event.Delta) Verdict {
 //
 // A delta of an object that the route does not see any more is filtered, except for the report that
 // its own condition ended.
-func (c *Config) Evaluate(ctx context.Context, d *event.Delta, unseen bool) (v Verdict, filtered bool) {
-	if !c.Table.Sees(0, d) && !(queue.IsEdge(d) && d.Op == event.Left) {
+func (s *Settings) Evaluate(ctx context.Context, d *event.Delta, unseen bool) (v Verdict, filtered bool) {
+	if !s.table.Sees(0, d) && !(queue.IsEdge(d) && d.Op == event.Left) {
 		return Verdict{Lane: queue.ObjectKey(d)}, true
 	}
-	if c.HasCondition() {
-		return c.evaluateEdge(ctx, d, unseen)
+	if s.HasCondition() {
+		return s.evaluateEdge(ctx, d, unseen)
 	}
 	if !unseen {
-		v = c.Verdict(ctx, d, filters.Match{Verdict: filters.Matched})
+		v = s.Verdict(ctx, d, filters.Match{Verdict: filters.Matched})
 		if v.Err != nil {
-			c.Count.Errors(ErrorKind(v.Err)).Inc()
+			s.count.Errors(ErrorKind(v.Err)).Inc()
 			v.Err = nil
 		}
 		return v, false
 	}
-	m := c.Table.Evaluate(ctx, 0, d)
-	return c.Verdict(ctx, d, m), m.Verdict == filters.Filtered
+	m := s.table.Evaluate(ctx, 0, d)
+	return s.Verdict(ctx, d, m), m.Verdict == filters.Filtered
 }
 
 // evaluateEdge is Evaluate for a route with a condition. An edge that was reported stays pending. A
 // delta on which the evaluation failed is dropped if it no longer fails, because later deltas have
 // decided about the object since.
-func (c *Config) evaluateEdge(ctx context.Context, d *event.Delta, unseen bool) (v Verdict, filtered bool) {
+func (s *Settings) evaluateEdge(ctx context.Context, d *event.Delta, unseen bool) (v Verdict, filtered bool) {
 	if queue.IsEdge(d) {
-		v = c.Verdict(ctx, d, filters.Match{Verdict: filters.Matched})
+		v = s.Verdict(ctx, d, filters.Match{Verdict: filters.Matched})
 		if !unseen && v.Err != nil {
-			c.Count.Errors(ErrorKind(v.Err)).Inc()
+			s.count.Errors(ErrorKind(v.Err)).Inc()
 			v.Err = nil
 		}
 		return v, false
 	}
-	if m := c.Table.Evaluate(ctx, 0, d); m.Verdict == filters.Failed {
-		return c.Verdict(ctx, d, m), false
+	if m := s.table.Evaluate(ctx, 0, d); m.Verdict == filters.Failed {
+		return s.Verdict(ctx, d, m), false
 	}
 	return v, true
 }
 
 // HoldKey returns the key under which a delete of d can be cancelled beside its name; empty: there
 // is none. The key of a group is not used, because a new member does not replace a deleted one.
-func (c *Config) HoldKey(d *event.Delta, lane queue.Key) string {
-	if c.Grouped || lane == queue.ObjectKey(d) {
+func (s *Settings) HoldKey(d *event.Delta, lane queue.Key) string {
+	if s.Grouped || lane == queue.ObjectKey(d) {
 		return ""
 	}
 	return lane.Name

@@ -15,10 +15,10 @@ type Debounce struct {
 }
 
 // Window returns the configuration of the windows of the route.
-func (r *Settings) Window() queue.Window {
-	w := queue.Window{Quiet: r.Debounce.Quiet, Max: or(r.Debounce.Max, 10*r.Debounce.Quiet), Joint: r.Joint}
-	if r.Grouped {
-		w.Grouped, w.Wait, w.Size = true, r.Batch.Wait, r.Batch.Size
+func (s *Settings) Window() queue.Window {
+	w := queue.Window{Quiet: s.Debounce.Quiet, Max: or(s.Debounce.Max, 10*s.Debounce.Quiet), Joint: s.Joint}
+	if s.Grouped {
+		w.Grouped, w.Wait, w.Size = true, s.Batch.Wait, s.Batch.Size
 	}
 	return w
 }

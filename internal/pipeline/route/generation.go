@@ -7,38 +7,36 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 )
 
-// Config is a configuration of a route, with the sinks that it delivers to. It is immutable after
-// its installation. A worker captures it at the beginning of a batch, and finishes the batch with
-// it.
-type Config struct {
-	*spec.Config
+// Generation is the use of one configuration by a route, from its installation until the next one:
+// the settings, the sinks behind their breakers, and the contexts that end with it. It is immutable
+// after its installation. A worker captures it at the beginning of a batch, and finishes the batch
+// with it.
+type Generation struct {
+	*spec.Settings
 
-	sinks    []*deliver.Sink // as in Route.Sinks; nil: the target is a route
-	delivery deliver.Config
+	targets []deliver.Target // of Settings.Sinks, in their order
 
-	// The contexts of the users of the configuration, created with the workers of the route.
-	ctx, handling, current context.Context    //nolint:containedctx // ctx: all; handling: the calls of the handler; current: until another configuration is installed
+	// The contexts of the users of the generation, created with the workers of the route.
+	ctx, handling, current context.Context    //nolint:containedctx // ctx: all; handling: the calls of the handler; current: until another generation is installed
 	cancel, abort, replace context.CancelFunc // end them
 }
 
-// NewConfig returns the configuration of a route that appeared in the epoch born. breakers contains
+// NewGeneration returns a generation of a route that appeared in the epoch born. breakers contains
 // the sinks of other routes, by spec.NamedSink.Breaker, which are shared; new ones are added.
-func NewConfig(env *Env, s *spec.Settings, born int, breakers map[string]*deliver.Sink) *Config {
-	c := &Config{Config: spec.NewConfig(s, born, env.Metrics, env.Log)}
+func NewGeneration(env *Env, s *spec.Settings, born int, breakers map[string]*deliver.Sink) *Generation {
+	g := &Generation{Settings: s.Prepare(born, env.Metrics, env.Log)}
 	if env.Part {
-		c.Count.OmitGauges()
+		g.Count().OmitGauges()
 	}
-	c.delivery = deliver.Config{Config: c.Config, InOrder: c.WritesInOrder(), Permit: env.Permit}
-	for i := range c.Sinks {
-		named := &c.Sinks[i]
+	for i := range g.Sinks {
+		named := &g.Sinks[i]
 		sink := breaker(env, named, breakers)
 		if sink != nil {
-			sink.Limit(c.Retry.Policy())
+			sink.Limit(g.Retry.Policy())
 		}
-		c.sinks = append(c.sinks, sink)
-		c.delivery.Targets = append(c.delivery.Targets, deliver.Target{Name: named.Name, Sink: sink})
+		g.targets = append(g.targets, deliver.Target{Name: named.Name, Sink: sink})
 	}
-	return c
+	return g
 }
 
 // breaker returns the sink with its breaker; nil: the target is a route.
@@ -54,47 +52,47 @@ func breaker(env *Env, named *spec.NamedSink, breakers map[string]*deliver.Sink)
 }
 
 // KeepBreakers adds the breakers of the sinks.
-func (c *Config) KeepBreakers(breakers map[string]*deliver.Sink) {
-	for i, s := range c.Sinks {
-		if c.sinks[i] != nil {
-			breakers[s.Breaker()] = c.sinks[i]
+func (g *Generation) KeepBreakers(breakers map[string]*deliver.Sink) {
+	for i, s := range g.Sinks {
+		if sink := g.targets[i].Sink; sink != nil {
+			breakers[s.Breaker()] = sink
 		}
 	}
 }
 
 // begin creates the contexts. all is the context of the pipeline, route that of the route, which
 // ends when the route is removed.
-func (c *Config) begin(all, route context.Context) {
-	c.ctx, c.cancel = context.WithCancel(all)
-	c.handling, c.abort = context.WithCancel(c.ctx)
-	c.current, c.replace = context.WithCancel(route)
+func (g *Generation) begin(all, route context.Context) {
+	g.ctx, g.cancel = context.WithCancel(all)
+	g.handling, g.abort = context.WithCancel(g.ctx)
+	g.current, g.replace = context.WithCancel(route)
 }
 
-// Runs reports whether workers may have used the configuration.
-func (c *Config) Runs() bool { return c.ctx != nil }
+// Runs reports whether workers may have used the generation.
+func (g *Generation) Runs() bool { return g.ctx != nil }
 
 // Abort cancels the calls of the handler.
-func (c *Config) Abort() { c.abort() }
+func (g *Generation) Abort() { g.abort() }
 
-// Cancel cancels everything that uses the configuration.
-func (c *Config) Cancel() { c.cancel() }
+// Cancel cancels everything that uses the generation.
+func (g *Generation) Cancel() { g.cancel() }
 
-// Install replaces the configuration of the route, while no delta is between its Admit and its
+// Install replaces the generation of the route, while no delta is between its Admit and its
 // commit. New deltas and the rules use it at once. Pending deltas are moved when the last batch of
-// the old configuration has ended, see reassignLanes; then the returned channel is closed. ctx is
+// the old generation has ended, see reassignLanes; then the returned channel is closed. ctx is
 // that of Start.
-func (r *Route) Install(ctx context.Context, next *Config) (installed <-chan struct{}) {
+func (r *Route) Install(ctx context.Context, next *Generation) (installed <-chan struct{}) {
 	if r.workers.taking != nil {
 		next.begin(ctx, r.workers.taking)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	old := r.Config()
-	r.config.Store(next)
+	old := r.Generation()
+	r.generation.Store(next)
 	if r.paused.by != byUser { // the new configuration may have mended the cause
 		r.paused.end()
 	}
-	r.backlog.Configure(next.Config)
+	r.backlog.Configure(next.Settings)
 	done := make(chan struct{})
 	r.installed = done
 	if old.replace != nil {
@@ -106,7 +104,7 @@ func (r *Route) Install(ctx context.Context, next *Config) (installed <-chan str
 	return done
 }
 
-// Abandon abandons the workers with a batch of the old configuration. Their deltas stay pending.
+// Abandon abandons the workers with a batch of the old generation. Their deltas stay pending.
 func (r *Route) Abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +119,7 @@ func (r *Route) Abandon() {
 	r.reassignLanes()
 }
 
-// reassignLanes assigns lanes to all pending deltas by the installed configuration. The lock is
+// reassignLanes assigns lanes to all pending deltas by the installed generation. The lock is
 // held, and no worker has a batch.
 func (r *Route) reassignLanes() {
 	r.backlog.Adopt(func(letter uint64) { delete(r.redelivering, letter) })

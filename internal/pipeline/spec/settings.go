@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -14,7 +15,10 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// Route specifies the deltas to take, how to handle them, and where to deliver the events.
+// Settings specify the deltas that a route takes, how to handle them, and where to deliver the
+// events. They are the third and last form of a route, after config.Route (the YAML) and
+// compile.Route (checked, with its programs): the caller fills the fields, and [Settings.Prepare]
+// completes them. They are immutable from then on.
 type Settings struct {
 	Name string
 	// ID identifies the route when its Name changes: its backlog, the state of its rules and its
@@ -96,6 +100,13 @@ type Settings struct {
 	Disk      int64
 	Retry     Retry
 	OnFailure OnFailure
+
+	// set by Prepare
+	table   *filters.Table // of this route only
+	count   Counters
+	log     *slog.Logger
+	born    int  // the pipeline's epoch when the route appeared, see filters.Entry
+	inOrder bool // see WritesInOrder
 }
 
 // Breaker returns the key of the circuit breaker of the sink. Routes with the same key share the
@@ -105,8 +116,10 @@ func (s *NamedSink) Breaker() string { return s.Name + "\x00" + s.Version }
 // WritesInOrder reports whether a write may have several deltas of one key. If a rejected delta
 // pauses the route, it may not: the delta is retried after the pause, so the ones behind it must
 // not be delivered before.
-func (r *Settings) WritesInOrder() bool {
-	return r.OnFailure != Pause && !slices.ContainsFunc(r.Sinks, func(s NamedSink) bool { return s.Route == "" && !s.InOrder })
+func (s *Settings) WritesInOrder() bool { return s.inOrder }
+
+func (s *Settings) writesInOrder() bool {
+	return s.OnFailure != Pause && !slices.ContainsFunc(s.Sinks, func(s NamedSink) bool { return s.Route == "" && !s.InOrder })
 }
 
 // NamedSink is a target of a route: a sink or another route. Routes that name the same sink share
@@ -201,22 +214,22 @@ const (
 // maxSinks is the maximum number of sinks of a route: one bit each.
 const maxSinks = 64
 
-// WithDefaults returns r with defaults for the fields that are 0.
-func (r Settings) WithDefaults() Settings {
-	r.ID = cmp.Or(r.ID, r.Name)
-	r.Batch.Size = or(r.Batch.Size, 1)
-	r.Concurrency = or(r.Concurrency, 1)
-	r.Capacity = or(r.Capacity, 10_000)
-	r.Bytes = or(r.Bytes, 64<<20)
-	r.Retry.Backoff = or(r.Retry.Backoff, 200*time.Millisecond)
-	r.Retry.Max = or(r.Retry.Max, 30*time.Second)
-	r.Retry.MaxAge = or(r.Retry.MaxAge, 24*time.Hour)
-	return r
+// WithDefaults returns the settings with defaults for the fields that are 0.
+func (s Settings) WithDefaults() Settings {
+	s.ID = cmp.Or(s.ID, s.Name)
+	s.Batch.Size = or(s.Batch.Size, 1)
+	s.Concurrency = or(s.Concurrency, 1)
+	s.Capacity = or(s.Capacity, 10_000)
+	s.Bytes = or(s.Bytes, 64<<20)
+	s.Retry.Backoff = or(s.Retry.Backoff, 200*time.Millisecond)
+	s.Retry.Max = or(s.Retry.Max, 30*time.Second)
+	s.Retry.MaxAge = or(s.Retry.MaxAge, 24*time.Hour)
+	return s
 }
 
-func (r *Settings) check() error {
-	if n := len(r.Sinks); n == 0 || n > maxSinks {
-		return fmt.Errorf("route %q has %d sinks: give it 1 to %d", r.Name, n, maxSinks)
+func (s *Settings) check() error {
+	if n := len(s.Sinks); n == 0 || n > maxSinks {
+		return fmt.Errorf("route %q has %d sinks: give it 1 to %d", s.Name, n, maxSinks)
 	}
 	return nil
 }
