@@ -148,7 +148,8 @@ func (p *Publisher) Deposed() <-chan struct{} { return p.deposed }
 // caller leaves them alone until it returns.
 //
 // It retries until the batch is stored, and returns early only with
-//   - ErrDeposed or ErrLeadGone: nothing was stored, now and later;
+//   - ErrDeposed or ErrLeadGone: nothing is stored from now on. The batch was stored before the
+//     stream was opened or purged if an attempt to store it had no answer;
 //   - a RefusedError: nothing was stored, other batches may be;
 //   - the error of ctx: then the batch may have been stored, or may still be.
 func (p *Publisher) Publish(ctx context.Context, messages []*nats.Msg, note []byte) (uint64, error) {
