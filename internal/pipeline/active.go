@@ -11,7 +11,7 @@ func (p *Pipeline) Active(name string, after Holding, limit int) (page []Holding
 	if r == nil || !r.Settings().HasCondition() && r.Settings().Hold == 0 {
 		return nil, false, false
 	}
-	page = r.Conditions().Page(after, limit+1)
+	page = r.Holdings(after, limit+1)
 	if more = len(page) > limit; more {
 		page = page[:limit]
 	}
@@ -24,5 +24,5 @@ func (p *Pipeline) Holds(name, source string, key event.Key) (h Holding, ok bool
 	if r == nil {
 		return h, false
 	}
-	return r.Conditions().Of(source, key)
+	return r.HoldingOf(source, key)
 }

@@ -112,7 +112,7 @@ func (now *routing) addOthers(ctx context.Context, d *event.Delta, a *admission)
 		if slices.ContainsFunc(before, func(w wanted) bool { return w.route == r }) || !slices.Contains(r.Settings().Sources, d.Source) {
 			continue
 		}
-		if v, ok := r.Conditions().Leaves(ctx, d); ok {
+		if v, ok := r.Leaves(ctx, d); ok {
 			a = a.add(d, r, &v)
 		}
 	}
@@ -126,7 +126,7 @@ func (now *routing) addCancels(ctx context.Context, d *event.Delta, a *admission
 		if !slices.Contains(r.Settings().Sources, d.Source) {
 			continue
 		}
-		if v, ok := r.Conditions().Returns(ctx, d); ok {
+		if v, ok := r.Returns(ctx, d); ok {
 			a = a.add(d, r, &v)
 		}
 	}

@@ -87,7 +87,7 @@ func TestPauseAcrossRestarts(t *testing.T) {
 		d, s := &flakyStore{fakeStore: fakeStore{}}, &countingSink{}
 		r := spec.Settings{Name: "r", Version: "1", Sources: []string{"pods"}, Ops: event.Ops(), Sinks: to(s), Concurrency: 1, Batch: spec.Batch{Size: 1}}
 		runOnce(t, d, r, func(b *harness) {
-			if err := b.resume("r"); !errors.Is(err, pipeline.ErrNotPaused) {
+			if err := b.Resume("r"); !errors.Is(err, pipeline.ErrNotPaused) {
 				t.Errorf("error is %v", err)
 			}
 			for i, name := range []string{"a", "b", "c", "d", "e", "f"} {
@@ -103,10 +103,10 @@ func TestPauseAcrossRestarts(t *testing.T) {
 			if status := b.Status()[0]; status.Pending != 4 || !strings.Contains(status.Paused, "too much of it") || b.value("route_paused", "r") != 1 {
 				t.Errorf("%+v", status)
 			}
-			if err := b.resume("x"); !errors.Is(err, pipeline.ErrNoRoute) {
+			if err := b.Resume("x"); !errors.Is(err, pipeline.ErrNoRoute) {
 				t.Errorf("error is %v", err)
 			}
-			if err := b.resume("r"); err != nil {
+			if err := b.Resume("r"); err != nil {
 				t.Error(err)
 			}
 			pass(time.Minute)
@@ -137,22 +137,6 @@ func TestPauseAcrossRestarts(t *testing.T) {
 	})
 }
 
-func (b *harness) pause(route string, until time.Time) error {
-	p, err := b.Pausing(route)
-	if err != nil {
-		return err
-	}
-	return p.Begin(until)
-}
-
-func (b *harness) resume(route string) error {
-	p, err := b.Pausing(route)
-	if err != nil {
-		return err
-	}
-	return p.End()
-}
-
 // TestPauseByUser: a route that a request has paused delivers nothing until its time or until it is
 // resumed, across restarts and changes of the configuration. A pause of another cause stays.
 func TestPauseByUser(t *testing.T) {
@@ -168,11 +152,11 @@ func TestPauseByUser(t *testing.T) {
 			}
 		}
 		runOnce(t, d, r, func(b *harness) {
-			if err := b.pause("x", until); !errors.Is(err, pipeline.ErrNoRoute) {
+			if err := b.Pause("x", until); !errors.Is(err, pipeline.ErrNoRoute) {
 				t.Errorf("error is %v", err)
 			}
-			must.Succeed(t, b.pause("r", time.Time{}))
-			must.Succeed(t, b.pause("r", until))
+			must.Succeed(t, b.Pause("r", time.Time{}))
+			must.Succeed(t, b.Pause("r", until))
 			pass(time.Minute)
 			paused(b, "on a request, until "+until.UTC().Format(time.RFC3339))
 			b.admit(delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2))
@@ -192,7 +176,7 @@ func TestPauseByUser(t *testing.T) {
 			pass(time.Minute)
 			equal(t, "after the end", s.got(), "added a@1", "added b@2")
 			paused(b, "")
-			must.Succeed(t, b.pause("r", time.Time{}))
+			must.Succeed(t, b.Pause("r", time.Time{}))
 			b.admit(delta(t, event.Added, "c", 0, 3))
 			pass(24 * time.Hour)
 			d.cut(b)
@@ -200,7 +184,7 @@ func TestPauseByUser(t *testing.T) {
 		runOnce(t, d, r, func(b *harness) {
 			pass(time.Hour)
 			paused(b, "on a request, until router resume")
-			must.Succeed(t, b.resume("r"))
+			must.Succeed(t, b.Resume("r"))
 			pass(time.Minute)
 			equal(t, "after it was resumed", s.got()[2:], "added c@3")
 			d.cut(b)
@@ -219,7 +203,7 @@ func TestPauseOfAnotherCause(t *testing.T) {
 		b := start(t, r)
 		b.admit(delta(t, event.Added, "a", 0, 1))
 		pass(time.Minute)
-		must.Fail(t, b.pause("r", time.Time{}), "the route is paused already: added pods default/a")
+		must.Fail(t, b.Pause("r", time.Time{}), "the route is paused already: added pods default/a")
 	})
 }
 

@@ -193,7 +193,7 @@ func (c *Change) Swap() {
 		ch := &c.changed[i]
 		ch.installed = ch.route.Install(p.life.ctx, ch.next)
 		if !p.life.closed {
-			ch.route.Conditions().Begin()
+			ch.route.StartTimers()
 		}
 	}
 	p.removed = append(p.removed, c.removed...)
@@ -326,7 +326,7 @@ func (c *Change) RestoreRules(id string, records []checkpoint.RuleRecord) error 
 	if i < 0 || len(records) == 0 {
 		return nil
 	}
-	return c.added[i].Conditions().RestoreRules(records)
+	return c.added[i].RestoreRules(records)
 }
 
 // forgetMetrics removes the series of a route, unless there is a route of that name.

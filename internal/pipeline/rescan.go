@@ -23,7 +23,7 @@ type Rescan struct {
 // changed since the last rescan, or there was none.
 func (p *Pipeline) NeedsRescan(name string) bool {
 	r := p.now.Load().byName(name)
-	return r != nil && !r.Conditions().Rescanned()
+	return r != nil && !r.Rescanned()
 }
 
 // Misses returns the missed objects of the condition of a route; nil: there is no such condition.
@@ -32,7 +32,7 @@ func (p *Pipeline) Misses(name string) *Misses {
 	if r == nil || !r.Settings().HasCondition() {
 		return nil
 	}
-	return r.Conditions().Misses()
+	return r.Misses()
 }
 
 // Rescan begins a rescan. The error is [ErrNoRoute], also for a route without a condition.
@@ -41,7 +41,7 @@ func (p *Pipeline) Rescan(name string) (*Rescan, error) {
 	if r == nil || !r.Settings().HasCondition() {
 		return nil, ErrNoRoute
 	}
-	return &Rescan{p, r, r.Conditions().Rescan()}, nil
+	return &Rescan{p, r, r.BeginRescan()}, nil
 }
 
 // Admit is [Pipeline.Admit] for the route of the rescan.

@@ -101,7 +101,7 @@ func (p *Pipeline) RestoreRules(id string, records []checkpoint.RuleRecord) erro
 	if r == nil || len(records) == 0 {
 		return nil
 	}
-	return r.Conditions().RestoreRules(records)
+	return r.RestoreRules(records)
 }
 
 // Redeliver enqueues the delta of a dead letter again, with Redelivered set, behind the pending

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/route"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
@@ -81,7 +82,7 @@ func (p *Pipeline) Wants(ctx context.Context, name string, d *event.Delta) (bool
 	case c.Downstream:
 		return false, ErrDownstream
 	case c.HasCondition():
-		h, ok := r.Conditions().Of(d.Source, d.Key())
+		h, ok := r.HoldingOf(d.Source, d.Key())
 		return ok && h.State == "entered", ctx.Err()
 	case !c.Table().Sees(0, d):
 		return false, ctx.Err()
@@ -113,13 +114,22 @@ func (p *Pipeline) Takes(source string, op event.Op, initial bool) bool {
 	})
 }
 
-// Pausing returns the pause of a route. The error is [ErrNoRoute].
-func (p *Pipeline) Pausing(name string) (*route.Pausing, error) {
+// Pause is [route.Route.Pause] of a route. The error may also be [ErrNoRoute].
+func (p *Pipeline) Pause(name string, until time.Time) error {
 	r := p.now.Load().byName(name)
 	if r == nil {
-		return nil, ErrNoRoute
+		return ErrNoRoute
 	}
-	return r.Pausing(), nil
+	return r.Pause(until)
+}
+
+// Resume is [route.Route.Resume] of a route. The error may also be [ErrNoRoute].
+func (p *Pipeline) Resume(name string) error {
+	r := p.now.Load().byName(name)
+	if r == nil {
+		return ErrNoRoute
+	}
+	return r.Resume()
 }
 
 func (now *routing) byID(id string) *route.Route {

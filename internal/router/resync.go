@@ -101,11 +101,10 @@ func (r *resyncer) noRoute(name string) error {
 
 // Pause implements [api.Pauser].
 func (r *resyncer) Pause(route string, until time.Time) error {
-	p, err := r.pipeline.Pausing(route)
-	if err != nil {
+	switch err := r.pipeline.Pause(route, until); {
+	case errors.Is(err, pipeline.ErrNoRoute):
 		return r.noRoute(route)
-	}
-	if err := p.Begin(until); err != nil {
+	case err != nil:
 		return fmt.Errorf("route %q: %w", route, err)
 	}
 	log := r.log.With("route", route)
@@ -118,11 +117,10 @@ func (r *resyncer) Pause(route string, until time.Time) error {
 
 // Resume implements [api.Pauser].
 func (r *resyncer) Resume(route string) error {
-	p, err := r.pipeline.Pausing(route)
-	if err != nil {
+	switch err := r.pipeline.Resume(route); {
+	case errors.Is(err, pipeline.ErrNoRoute):
 		return r.noRoute(route)
-	}
-	if err := p.End(); err != nil {
+	case err != nil:
 		return fmt.Errorf("route %q: %w", route, err)
 	}
 	r.log.Info("route resumed on a request to the API", "route", route)

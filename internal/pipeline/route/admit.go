@@ -25,7 +25,7 @@ func (r *Route) Consider(ctx context.Context, d *event.Delta, m filters.Match) (
 	}
 	switch {
 	case c.HasCondition():
-		return r.conditions.verdict(ctx, d, m)
+		return r.conditionVerdict(ctx, d, m)
 	case m.Verdict == filters.Filtered:
 		c.Count().Filtered.Inc()
 		return v, false
@@ -73,9 +73,9 @@ func (r *Route) Evaluate(ctx context.Context, d *event.Delta) (v spec.Verdict, o
 func (r *Route) Commit(d *event.Delta, v *spec.Verdict) {
 	switch {
 	case v.Condition:
-		r.conditions.observe(d, v)
+		r.observe(d, v)
 	case v.Cancels:
-		r.conditions.cancelHold(d, v)
+		r.cancelHold(d, v)
 	default:
 		r.pend(d, v)
 	}

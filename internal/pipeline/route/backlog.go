@@ -43,23 +43,23 @@ func (e *Storage) Refuse(route string, d *event.Delta, suppressed bool) {
 // backlog contains the pending deltas of a route: its queue, its rules about time, its limit, its
 // overflow policy and its share of the disk. It decides which deltas become pending, and which are
 // coalesced, dropped or suppressed, and counts them. Its methods keep the order of the deltas of a
-// key. The caller calls Changed after it has changed Queue.
+// key. The caller calls changed after it has changed the queue.
 //
 // It has no goroutine and no lock: the lock of the route guards it.
 type backlog struct {
-	Queue queue.Queue
-	Rules *condition.Rules
-	Room  Room
-	Lacks lacks
+	queue queue.Queue
+	rules *condition.Rules
+	room  room
+	lacks lacks
 
 	// the route is ready, and every earlier or restored delta has its lane
-	AllPlaced bool
-	Draining  bool // no more deltas come, so batches are not delayed
-	Bare      bool // there were restored deltas of Secrets, see spec.Cached
+	allPlaced bool
+	draining  bool // no more deltas come, so batches are not delayed
+	bare      bool // there were restored deltas of Secrets, see spec.Cached
 
-	// Old is the previous configuration while batches taken under it are unfinished and delay the
+	// old is the previous configuration while batches taken under it are unfinished and delay the
 	// present one; nil: there are none.
-	Old *spec.Settings
+	old *spec.Settings
 
 	env      *Storage
 	settings *spec.Settings
@@ -70,53 +70,53 @@ type backlog struct {
 
 // newBacklog returns the empty backlog of a new route. leader is signalled when more deltas can be taken.
 func newBacklog(env *Storage, c *spec.Settings, all condition.Env, leader *queue.Leader) *backlog {
-	b := &backlog{AllPlaced: c.Ready == nil, env: env, settings: c, leader: leader}
+	b := &backlog{allPlaced: c.Ready == nil, env: env, settings: c, leader: leader}
 	env.Shares.rules(c.ID, &all)
-	b.Rules = condition.New(all, c, b.now())
-	b.limiter = limiter{env, c, &b.Queue, b.Rules}
-	b.Queue.Changes.On = env.Durable()
-	b.Queue.Absorbed = func(e *queue.Entry) { b.EndTrace(b.settings, e, trace.Coalesced) }
-	b.Room.queue, b.Room.env = &b.Queue, env
-	b.Room.configure(c)
-	b.Queue.Configure(c.Window(), c.WritesInOrder())
+	b.rules = condition.New(all, c, b.now())
+	b.limiter = limiter{env, c, &b.queue, b.rules}
+	b.queue.Changes.On = env.Durable()
+	b.queue.Absorbed = func(e *queue.Entry) { b.endTrace(b.settings, e, trace.Coalesced) }
+	b.room.queue, b.room.env = &b.queue, env
+	b.room.configure(c)
+	b.queue.Configure(c.Window(), c.WritesInOrder())
 	return b
 }
 
-// Configure changes the configuration. Old is the previous one from then on; [backlog.Adopt]
+// configure changes the settings. old is the previous one from then on; [backlog.adoptAll]
 // assigns lanes to the pending deltas by the new one.
-func (b *backlog) Configure(next *spec.Settings) {
+func (b *backlog) configure(next *spec.Settings) {
 	if b.settings.Name != next.Name {
-		b.Queue.Uncount() // the new name has metrics of its own
+		b.queue.Uncount() // the new name has metrics of its own
 		b.shown = -1
 	}
-	b.Old, b.settings, b.limiter.settings = b.settings, next, next
-	b.Rules.Configure(next, b.now())
-	b.CountRules()
+	b.old, b.settings, b.limiter.settings = b.settings, next, next
+	b.rules.Configure(next, b.now())
+	b.countRules()
 	window := next.Window()
-	if b.Draining && !b.Queue.Changes.On {
+	if b.draining && !b.queue.Changes.On {
 		window.Quiet, window.Wait = 0, 0
 	}
-	b.Queue.Configure(window, next.WritesInOrder())
-	b.AllPlaced = false
-	b.Room.configure(next)
-	b.Room.reopen()
+	b.queue.Configure(window, next.WritesInOrder())
+	b.allPlaced = false
+	b.room.configure(next)
+	b.room.reopen()
 }
 
 // now returns the time of the clock that all delays of the route use.
 func (b *backlog) now() time.Time { return b.env.Clock.Now() }
 
-// Append enqueues d, unless the limit suppresses it.
-func (b *backlog) Append(d *event.Delta, v *spec.Verdict) {
-	if v.Unseen && b.AllPlaced && !b.Queue.Tailed() {
+// append enqueues d, unless the limit suppresses it.
+func (b *backlog) append(d *event.Delta, v *spec.Verdict) {
+	if v.Unseen && b.allPlaced && !b.queue.Tailed() {
 		// the route became ready after the evaluation: a worker evaluates the filter
-		b.AllPlaced = false
+		b.allPlaced = false
 		b.leader.Signal()
 	}
 	var pass *rules.Pass
-	if unseen := v.Unseen || v.Err != nil; !unseen && (b.AllPlaced || b.Room.spills()) {
+	if unseen := v.Unseen || v.Err != nil; !unseen && (b.allPlaced || b.room.spills()) {
 		limited, may, ok := b.limiter.admit(d, v.LimitKey)
 		if b.settings.Limit.On() {
-			b.CountRules()
+			b.countRules()
 		}
 		if !ok {
 			b.settings.Count().Matched.Inc()
@@ -124,40 +124,40 @@ func (b *backlog) Append(d *event.Delta, v *spec.Verdict) {
 		}
 		d, pass = limited, may
 	}
-	b.Enqueue(d, v, pass)
+	b.enqueue(d, v, pass)
 }
 
-// Enqueue makes a delta pending that the limit allowed.
-func (b *backlog) Enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
+// enqueue makes a delta pending that the limit allowed.
+func (b *backlog) enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
 	unseen, edge := v.Unseen || v.Err != nil, queue.IsEdge(d)
 	switch {
-	case b.Room.spills():
+	case b.room.spills():
 		b.spill(d, unseen)
 	// filter and keys are evaluated later, or again, because the order of the deltas counts
-	case !b.AllPlaced:
-		b.overflow(b.Add(queue.Item{Delta: d, From: queue.Live, Unseen: !edge || unseen, Limit: queue.Limit{Pass: pass}}), b.Room.Bound())
+	case !b.allPlaced:
+		b.overflow(b.add(queue.Item{Delta: d, From: queue.Live, Unseen: !edge || unseen, Limit: queue.Limit{Pass: pass}}), b.room.bound())
 	default:
 		limit := queue.Limit{Later: !unseen && b.limiter.later(d), Pass: pass}
-		b.overflow(b.place(b.Add(queue.Item{Delta: d, From: queue.Live, Unseen: true, Limit: limit}), v), b.Room.Bound())
+		b.overflow(b.place(b.add(queue.Item{Delta: d, From: queue.Live, Unseen: true, Limit: limit}), v), b.room.bound())
 	}
 }
 
-// Take makes a delta pending that another process has admitted: it is in the lane, and it is
+// take makes a delta pending that another process has admitted: it is in the lane, and it is
 // neither coalesced nor suppressed nor dropped. closed are the targets that are done with it.
-func (b *backlog) Take(d *event.Delta, lane queue.Key, number, closed uint64) *queue.Entry {
+func (b *backlog) take(d *event.Delta, lane queue.Key, number, closed uint64) *queue.Entry {
 	item := queue.Item{Delta: d, From: queue.Live}
 	if d.Redelivered {
 		item.Since = b.now() // its age starts again
 	}
-	e := b.Add(item)
+	e := b.add(item)
 	e.Work = number
 	if closed > 0 {
-		b.Queue.Start(e).Closed = closed
+		b.queue.Start(e).Closed = closed
 	}
 	b.settings.Count().Matched.Inc()
 	e.Counted = true
-	b.Queue.Place(e, lane, b.windowTime())
-	b.Queue.Head.MarkAttempted(e)
+	b.queue.Place(e, lane, b.windowTime())
+	b.queue.Head.MarkAttempted(e)
 	return e
 }
 
@@ -170,23 +170,23 @@ func (b *backlog) place(e *queue.Entry, v *spec.Verdict) *queue.Entry {
 	}
 	if failed != nil {
 		b.settings.Count().Errors(spec.ErrorKind(failed)).Inc()
-		b.Queue.Start(e).Dead = plugins.Bound(failed)
+		b.queue.Start(e).Dead = plugins.Bound(failed)
 	}
 	if unseen := failed != nil; e.Unseen != unseen {
 		e.Unseen = unseen
-		b.Queue.Changes.Note(e)
+		b.queue.Changes.Note(e)
 	}
 	if e.Limit.Later {
 		e.Limit.Key = v.LimitKey
 	}
-	if b.Queue.Place(e, v.Lane, b.windowTime()) {
+	if b.queue.Place(e, v.Lane, b.windowTime()) {
 		b.leader.Signal() // the leader waits for a later deadline, or for none
 	}
 	if b.replaceReminder(e) {
 		return nil
 	}
 	if e.Restored {
-		b.Queue.Head.MarkAttempted(e) // regardless of the present capacity
+		b.queue.Head.MarkAttempted(e) // regardless of the present capacity
 		return nil
 	}
 	if b.coalesces() && b.coalesce(e) {
@@ -195,52 +195,52 @@ func (b *backlog) place(e *queue.Entry, v *spec.Verdict) *queue.Entry {
 	return e
 }
 
-// Changed updates everything that depends on the queue: metrics, room, and the limit, which gets
+// changed updates everything that depends on the queue: metrics, room, and the limit, which gets
 // unspent passes back.
-func (b *backlog) Changed() {
-	b.limiter.giveBack(b.Old == nil)
-	b.settings.Count().Depth.Set(float64(b.Queue.Len()))
-	b.settings.Count().Bytes.Set(float64(b.Queue.Head.Bytes() + b.Queue.Tail.Bytes()))
-	if n := b.Queue.Tail.Len(); n != b.shown {
+func (b *backlog) changed() {
+	b.limiter.giveBack(b.old == nil)
+	b.settings.Count().Depth.Set(float64(b.queue.Len()))
+	b.settings.Count().Bytes.Set(float64(b.queue.Head.Bytes() + b.queue.Tail.Bytes()))
+	if n := b.queue.Tail.Len(); n != b.shown {
 		b.settings.Count().OnDisk.Set(float64(n))
 		b.shown = n
 	}
-	b.leader.Changed(b.Queue.Lanes.Ready())
-	b.Room.update()
+	b.leader.Changed(b.queue.Lanes.Ready())
+	b.room.update()
 }
 
-// Pass reports whether the limit allows n deltas that are taken for the first time; last is the
+// pass reports whether the limit allows n deltas that are taken for the first time; last is the
 // last one.
-func (b *backlog) Pass(last *queue.Entry, n int) bool {
+func (b *backlog) pass(last *queue.Entry, n int) bool {
 	ok := b.limiter.pass(last, n)
-	b.CountRules()
+	b.countRules()
 	return ok
 }
 
 // coalesces reports whether the pending deltas of an object are coalesced even if there is room.
 func (b *backlog) coalesces() bool {
-	return b.settings.Deliver == spec.Latest || b.Queue.Lanes.Window().Quiet > 0
+	return b.settings.Deliver == spec.Latest || b.queue.Lanes.Window().Quiet > 0
 }
 
-// AllDebouncing reports whether a draining route can deliver nothing more: all entries in memory
+// allDebouncing reports whether a draining route can deliver nothing more: all entries in memory
 // are in debounce windows, and stay pending when the process stops.
-func (b *backlog) AllDebouncing() bool {
-	resting, head := b.Queue.Lanes.Debouncing(), b.Queue.Head.Len()
-	return b.Draining && resting > 0 && resting == head && (!b.Queue.Tailed() || b.Room.HeadFull())
+func (b *backlog) allDebouncing() bool {
+	resting, head := b.queue.Lanes.Debouncing(), b.queue.Head.Len()
+	return b.draining && resting > 0 && resting == head && (!b.queue.Tailed() || b.room.headFull())
 }
 
 // windowTime returns the present time if the route has a window. Otherwise it returns zero, to save
 // a read of the clock.
 func (b *backlog) windowTime() (now time.Time) {
-	if w := b.Queue.Lanes.Window(); w.On() {
+	if w := b.queue.Lanes.Window(); w.On() {
 		return b.now()
 	}
 	return now
 }
 
-// CountRules sets the gauges of the rules, and adds the counts of the rules since the last call.
-func (b *backlog) CountRules() {
-	c, n := b.settings.Count(), b.Rules.Count()
+// countRules sets the gauges of the rules, and adds the counts of the rules since the last call.
+func (b *backlog) countRules() {
+	c, n := b.settings.Count(), b.rules.Count()
 	if c.Waiting != nil {
 		c.Waiting.Set(float64(n.Waiting))
 	}
@@ -256,10 +256,10 @@ func (b *backlog) CountRules() {
 	}
 	if n.Forgotten > 0 {
 		c.Errors("limit_keys").Add(float64(n.Forgotten))
-		b.Lacks.keys.note(lackOfKeys(b.settings.ID, &b.Rules.Limit), b.now())
+		b.lacks.keys.note(lackOfKeys(b.settings.ID, &b.rules.Limit), b.now())
 	}
 	if n.Refused > 0 {
 		c.Errors("no_room").Add(float64(n.Refused))
-		b.Lacks.objects.note(lackOfObjects(b.settings.ID, &b.env.Shares), b.now())
+		b.lacks.objects.note(lackOfObjects(b.settings.ID, &b.env.Shares), b.now())
 	}
 }

@@ -35,7 +35,7 @@ func (r *Route) sinkStates(now time.Time) (all queue.Sinks) {
 // heldBy returns the name of a downstream route without room; empty: there is none. The lock is
 // held.
 func (r *Route) heldBy() string {
-	if r.backlog.Queue.Len() == 0 {
+	if r.backlog.queue.Len() == 0 {
 		return ""
 	}
 	for _, s := range r.Generation().Sinks {
@@ -53,15 +53,15 @@ func (r *Route) takeOffer(f *offer) (ok bool, room <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c, b := r.Generation(), r.backlog
-	if len(f.wanted) > 0 && c.Overflow != spec.DropOldest && b.Room.Full() {
-		if b.Room.Stalled {
+	if len(f.wanted) > 0 && c.Overflow != spec.DropOldest && b.room.full() {
+		if b.room.stalled {
 			return false, nil
 		}
-		return false, b.Room.Wait()
+		return false, b.room.wait()
 	}
 	c.Count().Filtered.Add(float64(f.filtered))
 	for i := range f.wanted {
-		b.Append(f.wanted[i].delta, &f.wanted[i].verdict)
+		b.append(f.wanted[i].delta, &f.wanted[i].verdict)
 	}
 	r.changed()
 	return true, nil
@@ -72,7 +72,7 @@ func (r *Route) takeOffer(f *offer) (ok bool, room <-chan struct{}) {
 func (r *Route) stallUpstream() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.backlog.Room.Stalled = r.backlog.Room.Full()
+	r.backlog.room.stalled = r.backlog.room.full()
 }
 
 // chainReady reports whether the route and all its downstream routes are ready.
@@ -93,7 +93,7 @@ func (r *Route) chainReady() bool {
 func (r *Route) Stands() bool {
 	c := r.Generation()
 	r.mu.Lock()
-	stands := r.paused.on() || !r.backlog.AllPlaced && r.awaits() != nil
+	stands := r.paused.on() || !r.backlog.allPlaced && r.awaits() != nil
 	r.mu.Unlock()
 	if stands {
 		return true
@@ -113,7 +113,7 @@ func (r *Route) Moving() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := r.backlog
-	return b.Queue.Len() > 0 && !r.paused.on() && (b.AllPlaced || r.awaits() == nil) && !b.AllDebouncing()
+	return b.queue.Len() > 0 && !r.paused.on() && (b.allPlaced || r.awaits() == nil) && !b.allDebouncing()
 }
 
 // leftByDrain returns the sinks, one bit each, that a drain does not wait for: unavailable ones, if
@@ -121,7 +121,7 @@ func (r *Route) Moving() bool {
 func (r *Route) leftByDrain() (down uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.backlog.Draining || !r.backlog.Queue.Changes.On {
+	if !r.backlog.draining || !r.backlog.queue.Changes.On {
 		return 0
 	}
 	for i, t := range r.Generation().targets {
@@ -145,20 +145,20 @@ func (r *Route) waitsFor(routes, down uint64) bool {
 	}
 	sinks := routes | down
 	all := uint64(1)<<len(c.Sinks) - 1
-	busy, lanes := len(r.workers.busy) > 0, &b.Queue.Lanes
+	busy, lanes := len(r.workers.busy) > 0, &b.queue.Lanes
 	switch {
-	case b.Old != nil:
+	case b.old != nil:
 		return false
 	case !busy && down == all:
 		return true
-	case sinks == 0, busy, b.Queue.Head.Unplaced() > 0:
+	case sinks == 0, busy, b.queue.Head.Unplaced() > 0:
 		return false
 	case lanes.Ready() > 0 && sinks != all, lanes.Gated(), lanes.Debouncing() > 0:
 		return false
-	case b.Queue.Tailed() && !b.Room.HeadFull():
+	case b.queue.Tailed() && !b.room.headFull():
 		return false
 	}
-	for e := range b.Queue.Head.Retried() {
+	for e := range b.queue.Head.Retried() {
 		if e.Saved.Closed|sinks != all {
 			return false
 		}

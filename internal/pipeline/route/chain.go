@@ -130,7 +130,7 @@ func (w *worker) handOver(sink int, e *queue.Entry, f *offer) (_ handover, room 
 	defer w.route.mu.Unlock()
 	delete(w.route.heldBack, name)
 	for _, m := range w.delivery.Members(e) {
-		w.route.backlog.Queue.Changes.Report(m)
+		w.route.backlog.queue.Changes.Report(m)
 	}
 	chains.handed.Add(1)
 	return handed, nil

@@ -14,19 +14,12 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
 
-// Conditions are the rules about time of a route: deltas, rescans and timers change their state,
-// and they enqueue edges. Conditions implements [condition.Owner].
-type Conditions struct {
-	*Route
+// The rules about time of a route: deltas, rescans and timers change their state, which the backlog
+// has, and the rules enqueue edges.
 
-	// the generation for which catchUp is still waiting; nil: none
-	catching *Generation
-	misses   Misses
-}
-
-// verdict converts a match of the table to a verdict about a condition. ok is false if it changes
+// conditionVerdict converts a match of the table to a verdict about a condition. ok is false if it changes
 // nothing.
-func (r *Conditions) verdict(ctx context.Context, d *event.Delta, m filters.Match) (v verdict, ok bool) {
+func (r *Route) conditionVerdict(ctx context.Context, d *event.Delta, m filters.Match) (v verdict, ok bool) {
 	c := r.Generation()
 	switch m.Verdict {
 	case filters.Unready: // a rescan follows when it is ready
@@ -46,67 +39,67 @@ func (r *Conditions) verdict(ctx context.Context, d *event.Delta, m filters.Matc
 
 // Leaves returns the verdict that the condition no longer holds for the object of d. ok is false if
 // it did not hold.
-func (r *Conditions) Leaves(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
-	if !r.Generation().IsReady() || !r.knows(d) {
+func (r *Route) Leaves(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
+	if !r.Generation().IsReady() || !r.tracks(d) {
 		return v, false
 	}
 	return r.Generation().Leaves(ctx, d), true
 }
 
-// knows reports whether the route's condition tracks the object of d.
-func (r *Conditions) knows(d *event.Delta) bool {
+// tracks reports whether the route's condition tracks the object of d.
+func (r *Route) tracks(d *event.Delta) bool {
 	if !r.env.Census.MayContain(d.Source, d.Key()) {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.backlog.Rules.Conditions.Knows(d.Source, d.Key())
+	return r.backlog.rules.Conditions.Knows(d.Source, d.Key())
 }
 
 // observe passes the result for d to the condition, and enqueues the edges. It is called under the
 // cut lock of a source.
-func (r *Conditions) observe(d *event.Delta, v *verdict) {
+func (r *Route) observe(d *event.Delta, v *verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b := r.backlog
 	if v.Deferred {
-		b.Rules.Conditions.Miss(d)
+		b.rules.Conditions.Miss(d)
 		r.misses.wake()
 		r.changed()
 		return
 	}
 	if v.Err != nil {
-		if b.Rules.Conditions.Doubt(d) {
-			b.Append(d, v)
+		if b.rules.Conditions.Doubt(d) {
+			b.append(d, v)
 		} else { // the failure is already reported
 			r.Generation().Count().Errors(spec.ErrorKind(v.Err)).Inc()
 		}
-		b.CountRules()
+		b.countRules()
 		r.changed()
 		return
 	}
 	var few [2]rules.Edge
 	seen := condition.Observation{Holds: v.Holds, Rescan: v.Rescan, Remind: v.Remind, LimitKey: v.LimitKey}
-	r.enqueue(b.Rules.Conditions.Observe(few[:0], d, seen, r.now()), v)
+	r.enqueue(b.rules.Conditions.Observe(few[:0], d, seen, r.now()), v)
 }
 
 // enqueue enqueues edges. It is called under the lock under which the conditions returned them.
-func (r *Conditions) enqueue(edges []rules.Edge, v *verdict) {
+func (r *Route) enqueue(edges []rules.Edge, v *verdict) {
 	for _, edge := range edges {
 		if edge.Transit().Durable != nil {
 			r.env.Soon()
 		}
-		r.backlog.Enqueue(edge.Delta, v, edge.Pass)
+		r.backlog.enqueue(edge.Delta, v, edge.Pass)
 	}
-	r.backlog.CountRules()
+	r.backlog.countRules()
 	r.changed()
 }
 
 // Returns returns the verdict that the object of d exists again, which cancels its delete hold. ok
 // is false if the route holds no deletes.
-func (r *Conditions) Returns(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
+func (r *Route) Returns(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
 	r.mu.Lock()
-	held := r.backlog.Rules.Holds.Len()
+	held := r.backlog.rules.Holds.Len()
 	r.mu.Unlock()
 	if held == 0 {
 		return v, false
@@ -118,32 +111,32 @@ func (r *Conditions) Returns(ctx context.Context, d *event.Delta) (v spec.Verdic
 
 // cancelHold drops the held deletes of an object that exists again, and of its key. It is called
 // under the cut lock of a source.
-func (r *Conditions) cancelHold(d *event.Delta, v *verdict) {
+func (r *Route) cancelHold(d *event.Delta, v *verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.Generation()
-	n := r.backlog.Rules.Holds.Cancel(d.Source, d.Key(), c.HoldKey(d, v.Lane))
+	n := r.backlog.rules.Holds.Cancel(d.Source, d.Key(), c.HoldKey(d, v.Lane))
 	c.Count().Filtered.Add(float64(n))
 }
 
-// Page returns at most limit objects after another one for which the condition holds, or whose
+// Holdings returns at most limit objects after another one for which the condition holds, or whose
 // deletes are held, see pipeline.Active.
-func (r *Conditions) Page(after condition.Holding, limit int) []condition.Holding {
+func (r *Route) Holdings(after condition.Holding, limit int) []condition.Holding {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.backlog.Rules.Page(after, limit, r.now())
+	return r.backlog.rules.Page(after, limit, r.now())
 }
 
-// Of returns the holding of one object. ok is false if there is none.
-func (r *Conditions) Of(source string, key event.Key) (h condition.Holding, ok bool) {
+// HoldingOf returns the holding of one object. ok is false if there is none.
+func (r *Route) HoldingOf(source string, key event.Key) (h condition.Holding, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.backlog.Rules.Of(source, key, r.now())
+	return r.backlog.rules.Of(source, key, r.now())
 }
 
 // RestoreRules restores the rules, and a pause, from records of Route.Dirty. Damaged records are
 // skipped and reported by the error.
-func (r *Conditions) RestoreRules(records []checkpoint.RuleRecord) error {
+func (r *Route) RestoreRules(records []checkpoint.RuleRecord) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.Generation()
@@ -151,8 +144,8 @@ func (r *Conditions) RestoreRules(records []checkpoint.RuleRecord) error {
 		c.Log().Warn("route paused since before the restart; router resume ROUTE continues it, once the cause is fixed",
 			slog.String("reason", r.paused.reason))
 	}
-	err := r.backlog.Rules.Restore(records, r.now())
-	r.backlog.CountRules()
+	err := r.backlog.rules.Restore(records, r.now())
+	r.backlog.countRules()
 	if err != nil {
 		return fmt.Errorf("route %q: the state of its rules (when, for, limit) cannot be restored: %w", c.Name, err)
 	}
@@ -160,36 +153,36 @@ func (r *Conditions) RestoreRules(records []checkpoint.RuleRecord) error {
 }
 
 // Rescanned reports whether the condition was evaluated for all objects since it last changed.
-func (r *Conditions) Rescanned() bool {
+func (r *Route) Rescanned() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.backlog.Rules.Conditions.Rescanned()
+	return r.backlog.rules.Conditions.Rescanned()
 }
 
 // Rescan evaluates the condition of a route for all objects, see pipeline.Rescan.
 type Rescan struct {
-	conditions *Conditions
+	route      *Route
 	generation *Generation // a rescan that began with another one changes nothing
 }
 
-// Rescan begins a rescan.
-func (r *Conditions) Rescan() *Rescan {
+// BeginRescan begins a rescan.
+func (r *Route) BeginRescan() *Rescan {
 	s := &Rescan{r, r.Generation()}
 	lanes := s.lanes((*rules.Condition).Former)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Generation() == s.generation {
-		s.enqueue(r.backlog.Rules.Conditions.BeginRescan(r.now()), lanes)
+		s.enqueue(r.backlog.rules.Conditions.BeginRescan(r.now()), lanes)
 	}
 	return s
 }
 
 // Evaluate evaluates a delta of an object. ok is false if it changes nothing.
 func (s *Rescan) Evaluate(ctx context.Context, d *event.Delta) (v spec.Verdict, ok bool) {
-	if s.conditions.Generation() != s.generation {
+	if s.route.Generation() != s.generation {
 		return v, false
 	}
-	v, ok = s.conditions.Evaluate(ctx, d)
+	v, ok = s.route.Evaluate(ctx, d)
 	v.Rescan = true
 	return v, ok
 }
@@ -197,14 +190,14 @@ func (s *Rescan) Evaluate(ctx context.Context, d *event.Delta) (v spec.Verdict, 
 // End ends a rescan. It is called only if all objects were evaluated. complete reports whether all
 // objects of a source were listed: then the condition ends for objects that no longer exist.
 func (s *Rescan) End(complete func(source string) bool) {
-	r := s.conditions
+	r := s.route
 	lanes := s.lanes(func(known *rules.Condition) bool { return !known.Visited() && complete(known.Source()) })
 	r.mu.Lock()
 	if r.Generation() != s.generation {
 		r.mu.Unlock()
 		return
 	}
-	edges, expired := r.backlog.Rules.Conditions.EndRescan(complete, r.now())
+	edges, expired := r.backlog.rules.Conditions.EndRescan(complete, r.now())
 	s.enqueue(edges, lanes)
 	r.mu.Unlock()
 	for _, timer := range expired {
@@ -214,7 +207,7 @@ func (s *Rescan) End(complete func(source string) bool) {
 
 // enqueue enqueues edges under the lock.
 func (s *Rescan) enqueue(edges []rules.Edge, lanes map[queue.Key]queue.Key) {
-	r := s.conditions
+	r := s.route
 	for _, edge := range edges {
 		v := verdict{Lane: queue.ObjectKey(edge.Delta)}
 		if lane, ok := lanes[v.Lane]; ok {
@@ -222,15 +215,15 @@ func (s *Rescan) enqueue(edges []rules.Edge, lanes map[queue.Key]queue.Key) {
 		}
 		r.enqueue([]rules.Edge{edge}, &v)
 	}
-	r.backlog.CountRules()
+	r.backlog.countRules()
 }
 
 // lanes returns the lanes of the objects whose conditions are about to end, by object. The keys are
 // evaluated without the lock.
 func (s *Rescan) lanes(ends func(known *rules.Condition) bool) map[queue.Key]queue.Key {
-	r := s.conditions
+	r := s.route
 	r.mu.Lock()
-	deletes := r.backlog.Rules.Conditions.Deletes(ends)
+	deletes := r.backlog.rules.Conditions.Deletes(ends)
 	r.mu.Unlock()
 	lanes := make(map[queue.Key]queue.Key, len(deletes))
 	for _, d := range deletes {
@@ -240,7 +233,7 @@ func (s *Rescan) lanes(ends func(known *rules.Condition) bool) map[queue.Key]que
 }
 
 // Misses returns the objects for which the condition was not evaluated.
-func (r *Conditions) Misses() *Misses { return &r.misses }
+func (r *Route) Misses() *Misses { return &r.misses }
 
 // Misses are the objects for which the condition of a route was not evaluated, because the filter
 // was deferred. It is safe for concurrent use.
@@ -263,7 +256,7 @@ func (m *Misses) wake() {
 func (m *Misses) Next() (next condition.MissedObject, ok bool) {
 	m.route.mu.Lock()
 	defer m.route.mu.Unlock()
-	return m.route.backlog.Rules.Conditions.NextMissed()
+	return m.route.backlog.rules.Conditions.NextMissed()
 }
 
 // Done is called after the cached state of a missed object was admitted to the route, or the cache
@@ -274,14 +267,14 @@ func (m *Misses) Done(missed condition.MissedObject) bool {
 	if !m.route.Generation().IsReady() {
 		return false
 	}
-	m.route.backlog.Rules.Conditions.Done(missed)
+	m.route.backlog.rules.Conditions.Done(missed)
 	return true
 }
 
 // Caught lets the timers fire that expired while their objects were missed.
 func (m *Misses) Caught() {
 	m.route.mu.Lock()
-	expired := m.route.backlog.Rules.Conditions.Release()
+	expired := m.route.backlog.rules.Conditions.Release()
 	m.route.mu.Unlock()
 	for _, timer := range expired {
 		timer.Due(nil)

@@ -92,7 +92,7 @@ func (r *Route) Install(ctx context.Context, next *Generation) (installed <-chan
 	if r.paused.by != byUser { // the new configuration may have mended the cause
 		r.paused.end()
 	}
-	r.backlog.Configure(next.Settings)
+	r.backlog.configure(next.Settings)
 	done := make(chan struct{})
 	r.installed = done
 	if old.replace != nil {
@@ -108,7 +108,7 @@ func (r *Route) Install(ctx context.Context, next *Generation) (installed <-chan
 func (r *Route) Abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.backlog.Old == nil {
+	if r.backlog.old == nil {
 		return
 	}
 	for _, w := range r.workers.busy {
@@ -122,14 +122,14 @@ func (r *Route) Abandon() {
 // reassignLanes assigns lanes to all pending deltas by the installed generation. The lock is
 // held, and no worker has a batch.
 func (r *Route) reassignLanes() {
-	r.backlog.Adopt(func(letter uint64) { delete(r.redelivering, letter) })
+	r.backlog.adoptAll(func(letter uint64) { delete(r.redelivering, letter) })
 	clear(r.heldBack)
 	close(r.installed)
 	r.changed()
 	r.workers.leader.Signal()
 }
 
-// Leave abandons the workers of a removed route.
+// leave abandons the workers of a removed route.
 func (r *Route) Leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +147,7 @@ func (r *Route) Retire() bool {
 	if !r.ended {
 		return false
 	}
-	r.backlog.Rules.Close()
-	r.backlog.Room.Leave()
+	r.backlog.rules.Close()
+	r.backlog.room.leave()
 	return true
 }

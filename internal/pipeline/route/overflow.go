@@ -9,13 +9,13 @@ import (
 // overflow applies the overflow policy if the head exceeds a bound. newest is nil if it was
 // coalesced.
 func (b *backlog) overflow(newest *queue.Entry, bound queue.Bound) {
-	if newest == nil || !b.Queue.Head.Exceeds(bound, newest) {
+	if newest == nil || !b.queue.Head.Exceeds(bound, newest) {
 		return
 	}
 	switch b.settings.Overflow {
 	case spec.Coalesce:
 		if newest.Stage() == queue.Waiting {
-			b.Queue.SetDelta(newest, queue.IdentityOnly(newest.Delta))
+			b.queue.SetDelta(newest, queue.IdentityOnly(newest.Delta))
 		}
 		b.coalesce(newest)
 	case spec.DropOldest:
@@ -29,7 +29,7 @@ func (b *backlog) overflow(newest *queue.Entry, bound queue.Bound) {
 // filter has not seen count as matched, so that matched equals the sum of the results and the
 // pending deltas.
 func (b *backlog) coalesce(e *queue.Entry) bool {
-	coalesced, uncounted := b.Queue.Coalesce(e)
+	coalesced, uncounted := b.queue.Coalesce(e)
 	if coalesced == 0 {
 		return false
 	}
@@ -41,10 +41,10 @@ func (b *backlog) coalesce(e *queue.Entry) bool {
 // dropFor drops the oldest delta in memory that was never attempted, and further ones as long as
 // the bytes are at their limit and newest is larger than all of them.
 func (b *backlog) dropFor(newest *queue.Entry) {
-	head, tail := &b.Queue.Head, &b.Queue.Tail
-	bound := b.Room.Bound()
+	head, tail := &b.queue.Head, &b.queue.Tail
+	bound := b.room.bound()
 	for bytes := newest.Bytes(); ; {
-		oldest := b.Queue.OldestUntried()
+		oldest := b.queue.OldestUntried()
 		if oldest == nil {
 			return
 		}
@@ -53,8 +53,8 @@ func (b *backlog) dropFor(newest *queue.Entry) {
 		}
 		bytes -= oldest.Bytes()
 		oldest.Trace.Fail("the queue was full (overflow: dropOldest)")
-		b.EndTrace(b.settings, oldest, trace.Dropped)
-		b.Queue.Remove(oldest)
+		b.endTrace(b.settings, oldest, trace.Dropped)
+		b.queue.Remove(oldest)
 		b.settings.Count().Dropped.Inc()
 		b.settings.Count().Errors("overflow").Inc()
 		if bytes <= 0 || head.Bytes()+tail.Bytes() < bound.Bytes {
@@ -66,7 +66,7 @@ func (b *backlog) dropFor(newest *queue.Entry) {
 // replaceReminder coalesces a reminder that was just placed with the previous one. It reports
 // whether e was removed.
 func (b *backlog) replaceReminder(e *queue.Entry) (gone bool) {
-	goes := b.Queue.CoalesceReminder(e)
+	goes := b.queue.CoalesceReminder(e)
 	if goes == nil {
 		return false
 	}
@@ -74,6 +74,6 @@ func (b *backlog) replaceReminder(e *queue.Entry) (gone bool) {
 		b.settings.Count().Matched.Inc()
 	}
 	b.settings.Count().Coalesced.Inc()
-	b.Queue.Remove(goes)
+	b.queue.Remove(goes)
 	return goes == e
 }

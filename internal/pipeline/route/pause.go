@@ -15,7 +15,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
-// ErrNotPaused is the error of Pausing.End for a route that is not paused.
+// ErrNotPaused is the error of Route.Resume for a route that is not paused.
 var ErrNotPaused = errors.New("the route is not paused")
 
 // kindPause is the kind of the record of a pause that is kept across restarts.
@@ -110,71 +110,65 @@ func (p *pause) dirty() []checkpoint.RuleRecord {
 	return []checkpoint.RuleRecord{record}
 }
 
-// Pausing pauses and resumes a route.
-type Pausing struct {
-	*Route
-	pause
-}
-
-// Begin pauses the route until End, or until a time; zero: without end. A pause by a user gets the
+// Pause pauses the route until Resume, or until a time; zero: without end. A pause by a user gets the
 // new end; the error says that the route is paused for another reason. Batches in progress are
 // finished.
-func (p *Pausing) Begin(until time.Time) error {
-	p.mu.Lock()
-	if p.on() && p.by != byUser {
-		defer p.mu.Unlock()
-		return fmt.Errorf("the route is paused already: %s", p.reason)
+func (r *Route) Pause(until time.Time) error {
+	r.mu.Lock()
+	if r.paused.on() && r.paused.by != byUser {
+		defer r.mu.Unlock()
+		return fmt.Errorf("the route is paused already: %s", r.paused.reason)
 	}
-	p.begin(byUser, requested(until), until)
-	p.changed()
-	p.workers.leader.Signal() // it plans the end
-	p.mu.Unlock()
-	p.env.Progress.report()
+	r.paused.begin(byUser, requested(until), until)
+	r.changed()
+	r.workers.leader.Signal() // it plans the end
+	r.mu.Unlock()
+	r.env.Progress.report()
 	return nil
 }
 
-// End resumes a paused route, and resets the counts of its sinks. The error is [ErrNotPaused].
-func (p *Pausing) End() error {
-	p.mu.Lock()
-	paused := p.on()
-	p.mu.Unlock()
+// Resume resumes a paused route, and resets the counts of its sinks. The error is [ErrNotPaused].
+func (r *Route) Resume() error {
+	r.mu.Lock()
+	paused := r.paused.on()
+	r.mu.Unlock()
 	if !paused {
 		return ErrNotPaused
 	}
-	for _, s := range p.Generation().Sinks {
+	for _, s := range r.Generation().Sinks {
 		if counting, ok := s.Sink.(plugins.Resumer); ok {
-			counting.Resume(p.Generation().Name)
+			counting.Resume(r.Generation().Name)
 		}
 	}
-	p.mu.Lock()
-	p.end()
-	p.changed()
-	p.workers.leader.Signal()
-	p.mu.Unlock()
-	p.env.Progress.report()
+	r.mu.Lock()
+	r.paused.end()
+	r.changed()
+	r.workers.leader.Signal()
+	r.mu.Unlock()
+	r.env.Progress.report()
 	return nil
 }
 
-// expire ends a pause by a user whose time has come. It is called under the lock.
-func (p *Pausing) expire(now time.Time) {
-	if p.expired(now) {
-		p.end()
-		p.changed()
-		p.Generation().Log().Info("route resumed: the time of its pause is over")
+// expirePause ends a pause by a user whose time has come. It is called under the lock.
+func (r *Route) expirePause(now time.Time) {
+	if r.paused.expired(now) {
+		r.paused.end()
+		r.changed()
+		r.Generation().Log().Info("route resumed: the time of its pause is over")
 	}
 }
 
-// failed pauses the route because of a delta; if c is no longer current, it does nothing.
-func (p *Pausing) failed(c *Generation, d *event.Delta, sink string, reason error, by pauser) {
-	p.mu.Lock()
-	first := !p.on() && c == p.Generation()
+// pauseFailed pauses the route because of a delta; if c is no longer current, it does nothing.
+func (r *Route) pauseFailed(c *Generation, d *event.Delta, sink string, reason error, by pauser) {
+	r.mu.Lock()
+	first := !r.paused.on() && c == r.Generation()
 	if first {
-		p.begin(by, d.String()+": "+reason.Error(), time.Time{})
+		r.paused.begin(by, d.String()+": "+reason.Error(), time.Time{})
 	}
-	p.mu.Unlock()
-	p.env.Progress.report()
+	r.mu.Unlock()
+	r.env.Progress.report()
 	if first {
-		p.Generation().Log().Error("route paused; fix the cause, then run router resume ROUTE, or edit the route and reload",
+		r.Generation().Log().Error("route paused; fix the cause, then run router resume ROUTE, or edit the route and reload",
 			slog.String("delta", d.String()), slog.String("sink", sink), slog.Any("err", reason))
 	}
 }

@@ -9,22 +9,22 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// Unplaced is an entry without a lane: its filter and key are still to be evaluated.
-type Unplaced struct {
+// unplaced is an entry without a lane: its filter and key are still to be evaluated.
+type unplaced struct {
 	Delta  *event.Delta
 	Unseen bool // the filter has not decided yet
 
 	entry *queue.Entry
 }
 
-// NextUnplaced returns the first entry without a lane; nil: there is none.
-func (b *backlog) NextUnplaced() *Unplaced {
-	e := b.Queue.Head.NextUnplaced()
+// nextUnplaced returns the first entry without a lane; nil: there is none.
+func (b *backlog) nextUnplaced() *unplaced {
+	e := b.queue.Head.NextUnplaced()
 	if e == nil {
 		return nil
 	}
 	standIn(b, e)
-	return &Unplaced{e.Delta.Recalled(), e.Unseen, e}
+	return &unplaced{e.Delta.Recalled(), e.Unseen, e}
 }
 
 // standIn lets a later state stand for the restored one of a Secret, of which the disk has no
@@ -35,45 +35,45 @@ func standIn(b *backlog, e *queue.Entry) {
 		return
 	}
 	now := b.settings.Cached.Object(e.Delta) // before the queue, which has each change that the cache has had
-	if next := queue.NextState(&b.Queue, e); next != nil {
+	if next := queue.NextState(&b.queue, e); next != nil {
 		now = next
 	}
 	if d := e.Delta.StandIn(now); d != e.Delta {
-		b.Queue.SetDelta(e, d)
+		b.queue.SetDelta(e, d)
 	}
 }
 
-// AssignLane assigns a lane to an entry by a verdict of the present configuration.
-func (b *backlog) AssignLane(next *Unplaced, v *spec.Verdict, filtered bool) {
+// assignLane assigns a lane to an entry by a verdict of the present configuration.
+func (b *backlog) assignLane(next *unplaced, v *spec.Verdict, filtered bool) {
 	e := next.entry
 	switch {
 	case filtered && e.Counted: // the route does not see the object any more
 		b.settings.Count().Dropped.Inc()
-		b.Queue.Remove(e)
+		b.queue.Remove(e)
 	case filtered:
 		b.settings.Count().Filtered.Inc()
-		b.Queue.Remove(e)
-	case next.Unseen && v.Err == nil && b.HoldDelete(e.Delta, v):
-		b.Queue.Remove(e)
+		b.queue.Remove(e)
+	case next.Unseen && v.Err == nil && b.holdDelete(e.Delta, v):
+		b.queue.Remove(e)
 	case b.limiter.suppresses(e, v):
-		b.Queue.Remove(e)
+		b.queue.Remove(e)
 	default:
 		// the last one that was read from disk may exceed the bytes
 		b.overflow(b.place(e, v), queue.Bound{Entries: b.settings.Capacity, Bytes: math.MaxInt64})
 	}
 }
 
-// HoldDelete reports whether it holds d, which it does if d is a delete that the route holds.
+// holdDelete reports whether it holds d, which it does if d is a delete that the route holds.
 // Beyond the capacity only the identity of the object is kept. If the owner has no room at all, it
 // sets the error of the verdict, so that d becomes a dead letter.
-func (b *backlog) HoldDelete(d *event.Delta, v *spec.Verdict) bool {
-	h := &b.Rules.Holds
+func (b *backlog) holdDelete(d *event.Delta, v *spec.Verdict) bool {
+	h := &b.rules.Holds
 	switch {
 	case !h.Wants(d):
 		return false
 	case h.Full():
 		reason := lackOfObjects(b.settings.ID, &b.env.Shares)
-		b.Lacks.objects.note(reason, b.now())
+		b.lacks.objects.note(reason, b.now())
 		v.Err = fmt.Errorf("%w: %s", spec.ErrNoRoom, reason)
 		return false
 	case h.Len() >= b.settings.Capacity || h.Bytes() >= b.settings.Bytes || h.Heavy():

@@ -40,11 +40,11 @@ func (r *Route) Redeliver(ctx context.Context, deadLetter checkpoint.Letter) err
 		delete(r.redelivering, deadLetter.ID)
 		return fmt.Errorf("route %q has just changed: try again", c.Name)
 	}
-	e := r.backlog.Add(queue.Item{
+	e := r.backlog.add(queue.Item{
 		Delta: &d, From: queue.DeadLetter, DeadLetter: deadLetter.ID, Since: r.now(), Closed: closed, Unseen: v.Err != nil,
 	})
 	e.Progress.Dead = v.Err
-	r.backlog.Queue.PlaceAttempted(e, v.Lane)
+	r.backlog.queue.PlaceAttempted(e, v.Lane)
 	r.Generation().Count().Matched.Inc()
 	r.changed()
 	return nil
@@ -84,9 +84,9 @@ func (r *Route) reserveLetter(letter uint64) error {
 		return errors.New("the dead letter is being redelivered already: wait for the result")
 	case r.paused.on():
 		return fmt.Errorf("route %q is paused: fix the cause, then run router resume %s", r.Generation().Name, r.Generation().Name)
-	case !r.backlog.AllPlaced:
+	case !r.backlog.allPlaced:
 		return fmt.Errorf("route %q is not ready: try again when its sources have synced, see router status", r.Generation().Name)
-	case r.backlog.Queue.Tailed() || r.backlog.Room.HeadFull():
+	case r.backlog.queue.Tailed() || r.backlog.room.headFull():
 		return fmt.Errorf("the queue of route %q is full (queue.memory, queue.bytes): try again when its backlog is smaller", r.Generation().Name)
 	}
 	r.redelivering[letter] = true
@@ -125,7 +125,7 @@ type Work struct {
 	Number uint64 // identifies the delta in Config.Settled; not 0
 }
 
-// Take makes a delta pending. No filter, key or rule is evaluated, and nothing bounds the number of
+// take makes a delta pending. No filter, key or rule is evaluated, and nothing bounds the number of
 // pending deltas: its sender does.
 func (r *Route) Take(w *Work) error {
 	c := r.Generation()
@@ -139,9 +139,9 @@ func (r *Route) Take(w *Work) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.backlog.Take(w.Delta, lane, w.Number, closed)
+	e := r.backlog.take(w.Delta, lane, w.Number, closed)
 	if w.Made {
-		p := r.backlog.Queue.Start(e)
+		p := r.backlog.queue.Start(e)
 		p.Events, p.Handled = append(p.Events[:0], made(w)), true
 	}
 	r.changed()

@@ -16,10 +16,10 @@ import (
 // route are still to be evaluated for it, or failed. No target has this name.
 const unseen = ""
 
-// Restore enqueues the deltas of the checkpoint: pending contains the first of them, or all, and of
+// restore enqueues the deltas of the checkpoint: pending contains the first of them, or all, and of
 // their number. It restores nothing and returns an error if the queue is not empty, or if pending
 // is inconsistent.
-func (b *backlog) Restore(pending []checkpoint.Pending, of checkpoint.Backlog) error {
+func (b *backlog) restore(pending []checkpoint.Pending, of checkpoint.Backlog) error {
 	pending = slices.SortedFunc(slices.Values(pending), func(a, b checkpoint.Pending) int { return cmp.Compare(a.ID, b.ID) })
 	for i, o := range pending {
 		switch {
@@ -30,13 +30,13 @@ func (b *backlog) Restore(pending []checkpoint.Pending, of checkpoint.Backlog) e
 		}
 	}
 	switch {
-	case !b.Queue.Changes.On:
+	case !b.queue.Changes.On:
 		return errors.New("the pipeline is not durable")
-	case b.Queue.Changes.Any():
+	case b.queue.Changes.Any():
 		return errors.New("it has pending deltas already")
 	}
-	pending = b.Room.first(pending)
-	b.Queue.Restore(numbers(pending), of.Last, max(0, of.N-len(pending)), of.Bytes)
+	pending = b.room.first(pending)
+	b.queue.Restore(numbers(pending), of.Last, max(0, of.N-len(pending)), of.Bytes)
 	for _, o := range pending {
 		b.readmit(o)
 	}
@@ -51,29 +51,29 @@ func (b *backlog) readmit(o checkpoint.Pending) {
 			closed |= 1 << i
 		}
 	}
-	e := b.Add(queue.Item{
+	e := b.add(queue.Item{
 		Delta: o.Delta, From: queue.Restored, Number: o.ID, Unseen: slices.Contains(o.Closed, unseen),
 		Limit: queue.Limit{Later: o.Unlimited}, Closed: closed, Attempts: o.Attempts,
 	})
 	if bits.OnesCount64(closed) == len(b.settings.Sinks) {
-		b.Queue.Remove(e)
+		b.queue.Remove(e)
 		return
 	}
-	e.Counted = !e.Unseen && b.Queue.Tail.WasCounted(o.ID)
-	b.AllPlaced, b.Bare = false, b.Bare || o.Delta.LacksNew()
+	e.Counted = !e.Unseen && b.queue.Tail.WasCounted(o.ID)
+	b.allPlaced, b.bare = false, b.bare || o.Delta.LacksNew()
 }
 
-// Dirty returns the changes of the pending deltas since the last call.
-func (b *backlog) Dirty() (put []checkpoint.Pending, removed []uint64) {
-	if n := b.Queue.Changes.Len(); n > 0 {
+// dirty returns the changes of the pending deltas since the last call.
+func (b *backlog) dirty() (put []checkpoint.Pending, removed []uint64) {
+	if n := b.queue.Changes.Len(); n > 0 {
 		put = make([]checkpoint.Pending, 0, n)
 	}
 	sinks := b.settings.Sinks
-	if b.Old != nil { // the results so far refer to the previous sinks
-		sinks = b.Old.Sinks
+	if b.old != nil { // the results so far refer to the previous sinks
+		sinks = b.old.Sinks
 	}
 	names := namesOf(sinks)
-	removed = b.Queue.HandOver(func(e *queue.Entry) {
+	removed = b.queue.HandOver(func(e *queue.Entry) {
 		put = append(put, checkpoint.Pending{
 			ID: e.Saved.ID, Delta: e.Delta, Closed: names(e), Attempts: e.Saved.Attempts, Unlimited: e.Limit.Later,
 		})
@@ -114,20 +114,20 @@ func namesOf(sinks []spec.NamedSink) func(e *queue.Entry) []string {
 	}
 }
 
-// Adopt assigns lanes to all pending deltas by the present configuration. The handler gets each
+// adoptAll assigns lanes to all pending deltas by the present configuration. The handler gets each
 // delta again; sinks that were done with it, by name, do not. Entries and lanes are copied, because
 // an abandoned worker may still hold the old ones. No batch may be in progress. forgotten is called
 // with each pending redelivery, which stays a dead letter.
-func (b *backlog) Adopt(forgotten func(letter uint64)) {
-	sinks := b.Old.Sinks
-	b.Queue.Reconfigure(func(e *queue.Entry) { b.adopt(e, sinks) }, forgotten)
-	b.Old = nil
+func (b *backlog) adoptAll(forgotten func(letter uint64)) {
+	sinks := b.old.Sinks
+	b.queue.Reconfigure(func(e *queue.Entry) { b.adopt(e, sinks) }, forgotten)
+	b.old = nil
 }
 
 // adopt enqueues a copy of an entry in a stage without a lane. sinks are those of the old
 // configuration.
 func (b *backlog) adopt(old *queue.Entry, sinks []spec.NamedSink) {
-	e := b.Add(queue.Item{
+	e := b.add(queue.Item{
 		Delta: old.Delta, From: queue.Reconfigured, Old: old,
 		Closed: translate(old.Saved.Closed, sinks, b.settings.Sinks), Attempts: old.Saved.Attempts,
 	})
@@ -135,7 +135,7 @@ func (b *backlog) adopt(old *queue.Entry, sinks []spec.NamedSink) {
 		if e.Counted {
 			b.settings.Count().Delivered.Inc()
 		}
-		b.Queue.Remove(e)
+		b.queue.Remove(e)
 	}
 }
 

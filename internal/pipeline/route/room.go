@@ -8,15 +8,15 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 )
 
-// Room computes whether a backlog has room for another delta, and wakes the callers that wait for
+// room computes whether a backlog has room for another delta, and wakes the callers that wait for
 // it.
-type Room struct {
-	DiskLate bool // a source timed out while the disk was taking the deltas on their way to it
-	Stalled  bool // an upstream route timed out while it waited for room
+type room struct {
+	diskLate bool // a source timed out while the disk was taking the deltas on their way to it
+	stalled  bool // an upstream route timed out while it waited for room
 
 	queue *queue.Queue
 	env   *Storage
-	bound queue.Bound // in memory
+	limit queue.Bound // in memory
 	disk  int64       // bytes on disk
 	of    account     // in the bounds of the owner of the route
 
@@ -25,25 +25,25 @@ type Room struct {
 	belowHalf chan struct{} // closed when the route is no more than half full; nil: no caller waits
 }
 
-func (r *Room) configure(c *spec.Settings) {
-	r.bound, r.disk = c.Bound(), c.Disk
+func (r *room) configure(c *spec.Settings) {
+	r.limit, r.disk = c.Bound(), c.Disk
 	r.of.limits = &r.env.Shares
 	r.of.move(r.env.Shares.of(c.ID))
 }
 
-// Bound returns the present bound of the deltas in memory: that of the route, without what its
+// bound returns the present bound of the deltas in memory: that of the route, without what its
 // owner has no room for. It permits at least one delta, so that each route goes on.
-func (r *Room) Bound() queue.Bound {
-	return queue.Bound{Entries: r.bound.Entries, Bytes: r.of.within(r.bound.Bytes)}
+func (r *room) bound() queue.Bound {
+	return queue.Bound{Entries: r.limit.Entries, Bytes: r.of.within(r.limit.Bytes)}
 }
 
-// MayBeFull reports, without the lock of the route, whether there was no room after the last
+// mayBeFull reports, without the lock of the route, whether there was no room after the last
 // change. It spares most deltas the lock.
-func (r *Room) MayBeFull() bool { return r.busy.Load() }
+func (r *room) mayBeFull() bool { return r.busy.Load() }
 
 // first returns those of the first deltas on disk that the bound in memory permits.
-func (r *Room) first(pending []checkpoint.Pending) []checkpoint.Pending {
-	left := r.Bound().Bytes
+func (r *room) first(pending []checkpoint.Pending) []checkpoint.Pending {
+	left := r.bound().Bytes
 	for i, o := range pending {
 		if left <= 0 {
 			return pending[:i]
@@ -53,60 +53,60 @@ func (r *Room) first(pending []checkpoint.Pending) []checkpoint.Pending {
 	return pending
 }
 
-// Full reports whether there is no room for another delta, so that the overflow policy applies.
+// full reports whether there is no room for another delta, so that the overflow policy applies.
 // Spilled deltas still in memory share the capacity of the head.
-func (r *Room) Full() bool {
+func (r *room) full() bool {
 	if r.onDisk() {
 		return false
 	}
-	head, tail, bound := &r.queue.Head, &r.queue.Tail, r.Bound()
+	head, tail, bound := &r.queue.Head, &r.queue.Tail, r.bound()
 	return tail.Len() > 0 || head.Len()+tail.Spilled() >= bound.Entries || head.Bytes()+tail.Bytes() >= bound.Bytes
 }
 
-// OverHalf reports whether the route is more than half full, so that deltas that can wait should.
+// overHalf reports whether the route is more than half full, so that deltas that can wait should.
 // The bound of the owner does not count: the other routes do not tell when they are done.
-func (r *Room) OverHalf() bool { return r.queue.Tailed() || r.queue.Head.OverHalf(r.bound) }
+func (r *room) overHalf() bool { return r.queue.Tailed() || r.queue.Head.OverHalf(r.limit) }
 
-// Low reports whether the head has room for deltas of the tail.
-func (r *Room) Low() bool { return r.queue.Tailed() && !r.queue.Head.OverHalf(r.Bound()) }
+// low reports whether the head has room for deltas of the tail.
+func (r *room) low() bool { return r.queue.Tailed() && !r.queue.Head.OverHalf(r.bound()) }
 
-// HeadFull reports whether the head has no room for another delta.
-func (r *Room) HeadFull() bool { return r.queue.Head.Full(r.Bound()) }
+// headFull reports whether the head has no room for another delta.
+func (r *room) headFull() bool { return r.queue.Head.Full(r.bound()) }
 
 // spills reports whether a new delta goes to the tail.
-func (r *Room) spills() bool {
-	return r.queue.Tailed() || r.disk > 0 && r.HeadFull() && r.onDisk()
+func (r *room) spills() bool {
+	return r.queue.Tailed() || r.disk > 0 && r.headFull() && r.onDisk()
 }
 
 // onDisk reports whether more deltas may go to disk: within the bounds, and not faster than the
 // disk writes.
-func (r *Room) onDisk() bool { return r.queue.Tail.Bytes() < r.env.InFlight && r.DiskAllows() }
+func (r *room) onDisk() bool { return r.queue.Tail.Bytes() < r.env.InFlight && r.diskAllows() }
 
-// DiskAllows reports whether the disk may hold more, for this route, its owner, and all routes.
-func (r *Room) DiskAllows() bool {
+// diskAllows reports whether the disk may hold more, for this route, its owner, and all routes.
+func (r *room) diskAllows() bool {
 	t := &r.queue.Tail
 	return t.OnDisk()+t.Bytes() < r.disk && r.of.excess()+t.Bytes() < 0 && (r.env.MaxDisk == 0 || r.env.OnDisk.Load()+t.Bytes() < r.env.MaxDisk)
 }
 
 // fits reports whether the route may keep onDisk bytes on disk, with no further deltas on their
 // way.
-func (r *Room) fits(onDisk int64) bool {
+func (r *room) fits(onDisk int64) bool {
 	return onDisk <= r.disk && r.of.excess() <= 0 && (r.env.MaxDisk == 0 || r.env.OnDisk.Load() <= r.env.MaxDisk)
 }
 
-// Leave returns the room of a removed route to its owner.
-func (r *Room) Leave() { r.of.move(nil) }
+// leave returns the room of a removed route to its owner.
+func (r *room) leave() { r.of.move(nil) }
 
-// Wait returns a channel that is closed when there is room again.
-func (r *Room) Wait() <-chan struct{} {
+// wait returns a channel that is closed when there is room again.
+func (r *room) wait() <-chan struct{} {
 	if r.freed == nil {
 		r.freed = make(chan struct{})
 	}
 	return r.freed
 }
 
-// WaitBelowHalf returns a channel that is closed when the route is no more than half full.
-func (r *Room) WaitBelowHalf() <-chan struct{} {
+// waitBelowHalf returns a channel that is closed when the route is no more than half full.
+func (r *room) waitBelowHalf() <-chan struct{} {
 	if r.belowHalf == nil {
 		r.belowHalf = make(chan struct{})
 	}
@@ -114,28 +114,28 @@ func (r *Room) WaitBelowHalf() <-chan struct{} {
 }
 
 // update is called after each change of the queue.
-func (r *Room) update() {
+func (r *room) update() {
 	r.of.count(r.queue.Head.Bytes() + r.queue.Tail.Bytes())
-	full := r.Full()
+	full := r.full()
 	r.busy.Store(full)
-	if !full && (r.freed != nil || r.Stalled) {
+	if !full && (r.freed != nil || r.stalled) {
 		r.free()
 	}
-	if r.belowHalf != nil && !r.OverHalf() {
+	if r.belowHalf != nil && !r.overHalf() {
 		close(r.belowHalf)
 		r.belowHalf = nil
 	}
 }
 
 // reopen wakes all waiting callers, so that they check again.
-func (r *Room) reopen() {
+func (r *room) reopen() {
 	r.free()
-	r.busy.Store(r.Full())
+	r.busy.Store(r.full())
 }
 
 // free wakes the callers that wait for room.
-func (r *Room) free() {
-	r.Stalled = false
+func (r *room) free() {
+	r.stalled = false
 	if r.freed != nil {
 		close(r.freed)
 		r.freed = nil

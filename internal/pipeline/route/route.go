@@ -2,7 +2,7 @@
 // and deliver them. The pipeline commits deltas to it; timers, reloads, operators and upstream
 // routes act on it, too.
 //
-// A Route is a lock and what it guards: the backlog, the workers, the conditions, the pause.
+// The lock of a Route guards its backlog (with the rules about time), its workers and its pause.
 // backpressure.go has its relation to sinks and other routes, chain.go the hand-over of events to
 // them, redeliver.go the dead letters that are delivered again, and tailreader.go the deltas that
 // come back from the disk.
@@ -30,20 +30,20 @@ const forever = 24 * time.Hour
 type Route struct {
 	env        *Env
 	generation atomic.Pointer[Generation] // changes only under mu
+	misses     Misses
+	deferral   deferral
+	tailRoom   chan struct{} // has an element if the head may have room for a part of the tail
 
-	mu         sync.Mutex // guards the following fields
-	backlog    *backlog
-	workers    Workers
-	conditions Conditions
+	mu       sync.Mutex // guards the following fields
+	backlog  *backlog
+	workers  Workers
+	catching *Generation // whose timers wait for the changes before the start; nil: none
+	paused   pause
 	// by downstream route without room: the time of the next attempt
 	heldBack     map[string]time.Time
 	redelivering map[uint64]bool // the dead letters that are pending again
-	paused       Pausing
-	deferral     deferral
-	ended        bool          // it was removed, and its workers are abandoned
-	installed    chan struct{} // closed when the previous generation is no longer in use
-
-	tailRoom chan struct{} // has an element if the head may have room for a part of the tail
+	ended        bool            // it was removed, and its workers are abandoned
+	installed    chan struct{}   // closed when the previous generation is no longer in use
 }
 
 // New returns a route that has not started.
@@ -53,9 +53,8 @@ func New(env *Env, g *Generation) *Route {
 	}
 	r.generation.Store(g)
 	r.workers.route, r.workers.leader = r, queue.NewLeader(env.Clock)
-	r.conditions.Route, r.paused.Route = r, r
-	r.conditions.misses = Misses{r, make(chan struct{}, 1)}
-	rules := condition.Env{Wheel: env.Wheel, Census: env.Census, Owner: &r.conditions, Durable: env.Durable()}
+	r.misses = Misses{r, make(chan struct{}, 1)}
+	rules := condition.Env{Wheel: env.Wheel, Census: env.Census, Owner: timers{r}, Durable: env.Durable()}
 	r.backlog = newBacklog(&env.Storage, g.Settings, rules, r.workers.leader)
 	return r
 }
@@ -69,12 +68,6 @@ func (r *Route) Settings() *spec.Settings { return r.Generation().Settings }
 // Workers returns the workers of the route.
 func (r *Route) Workers() *Workers { return &r.workers }
 
-// Conditions returns the rules about time of the route.
-func (r *Route) Conditions() *Conditions { return &r.conditions }
-
-// Pausing returns the pause of the route.
-func (r *Route) Pausing() *Pausing { return &r.paused }
-
 // now returns the time of the clock that all delays of the route use.
 func (r *Route) now() time.Time { return r.env.Clock.Now() }
 
@@ -84,7 +77,7 @@ func (r *Route) awaits() <-chan struct{} {
 	switch c := r.Generation(); {
 	case !c.IsReady():
 		return c.Ready
-	case r.backlog.Bare && !c.IsWhole():
+	case r.backlog.bare && !c.IsWhole():
 		return c.Cached.Whole
 	}
 	return nil
@@ -92,9 +85,9 @@ func (r *Route) awaits() <-chan struct{} {
 
 // changed is called under the lock after each change of the queue.
 func (r *Route) changed() {
-	r.backlog.Changed()
+	r.backlog.changed()
 	r.signalTailReader()
-	if r.backlog.Queue.Len() == 0 {
+	if r.backlog.queue.Len() == 0 {
 		r.env.Progress.reportIfAwaited()
 	}
 }
@@ -103,10 +96,10 @@ func (r *Route) changed() {
 func (r *Route) pend(d *event.Delta, v *verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !v.Unseen && v.Err == nil && r.backlog.HoldDelete(d, v) {
+	if !v.Unseen && v.Err == nil && r.backlog.holdDelete(d, v) {
 		return
 	}
-	r.backlog.Append(d, v)
+	r.backlog.append(d, v)
 	r.changed()
 }
 
@@ -133,14 +126,14 @@ type Status struct {
 func (r *Route) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	q, c, kept := &r.backlog.Queue, r.Generation(), 0
-	if r.backlog.AllDebouncing() {
+	q, c, kept := &r.backlog.queue, r.Generation(), 0
+	if r.backlog.allDebouncing() {
 		kept = q.Len()
 	}
 	return Status{
 		Name: c.Name, ID: c.ID, Pending: q.Len(), Kept: kept, Bytes: q.Head.Bytes() + q.Tail.Bytes(), OnDisk: q.Tail.Len(), Oldest: q.Oldest(),
-		Deferred: r.deferral.lasts(r.now()) || r.backlog.Rules.Conditions.AnyMissed(),
-		Waiting:  !r.backlog.AllPlaced && r.awaits() != nil, Paused: r.paused.reason, HeldBy: r.heldBy(), Lacks: r.backlog.Lacks.Reasons(r.now()),
+		Deferred: r.deferral.lasts(r.now()) || r.backlog.rules.Conditions.AnyMissed(),
+		Waiting:  !r.backlog.allPlaced && r.awaits() != nil, Paused: r.paused.reason, HeldBy: r.heldBy(), Lacks: r.backlog.lacks.Reasons(r.now()),
 	}
 }
 
@@ -153,9 +146,9 @@ func (r *Route) Show() {
 	if r.paused.on() {
 		c.Count().Paused.Set(1)
 	}
-	r.backlog.Rules.Limit.MakeRoom(r.now())
-	r.backlog.CountRules()
-	for _, reason := range r.backlog.Lacks.News() {
+	r.backlog.rules.Limit.MakeRoom(r.now())
+	r.backlog.countRules()
+	for _, reason := range r.backlog.lacks.News() {
 		r.env.Complaints.Say(slog.LevelWarn, "a route has no room for its rules", errors.New(reason), slog.String("route", c.Name))
 	}
 	for i, t := range c.targets {
@@ -165,32 +158,32 @@ func (r *Route) Show() {
 	}
 }
 
-// Restore enqueues the pending deltas of the checkpoint, see pipeline.Restore.
+// restore enqueues the pending deltas of the checkpoint, see pipeline.Restore.
 func (r *Route) Restore(pending []checkpoint.Pending, backlog checkpoint.Backlog) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.backlog.Restore(pending, backlog); err != nil {
+	if err := r.backlog.restore(pending, backlog); err != nil {
 		return err
 	}
 	r.changed()
 	return nil
 }
 
-// Dirty returns the changes since the last call, for the checkpoint.
+// dirty returns the changes since the last call, for the checkpoint.
 func (r *Route) Dirty() checkpoint.RouteCut {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	cut := checkpoint.RouteCut{Name: r.Generation().ID, Rules: r.backlog.Rules.Dirty(r.paused.dirty(), r.now())}
-	cut.Put, cut.Removed = r.backlog.Dirty()
+	cut := checkpoint.RouteCut{Name: r.Generation().ID, Rules: r.backlog.rules.Dirty(r.paused.dirty(), r.now())}
+	cut.Put, cut.Removed = r.backlog.dirty()
 	return cut
 }
 
-// Saved is called when everything that Dirty has returned is on disk, where the route takes onDisk
+// saved is called when everything that Dirty has returned is on disk, where the route takes onDisk
 // bytes.
 func (r *Route) Saved(onDisk, owned int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.backlog.Saved(onDisk, owned)
+	r.backlog.saved(onDisk, owned)
 	r.changed()
 }
 

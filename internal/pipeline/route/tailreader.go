@@ -15,7 +15,7 @@ const readAgain = time.Second
 // signalTailReader is called after each change of the queue: there may be room in the head for a
 // part of the tail.
 func (r *Route) signalTailReader() {
-	if !r.backlog.Room.Low() {
+	if !r.backlog.room.low() {
 		return
 	}
 	select {
@@ -53,10 +53,10 @@ func (r *Route) readTail(ctx context.Context) {
 func (r *Route) nextTailPart() (part queue.Part, n int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.backlog.Old != nil {
+	if r.backlog.old != nil {
 		return part, 0, false
 	}
-	part, n, moved, ok := r.backlog.NextPart()
+	part, n, moved, ok := r.backlog.nextPart()
 	if moved {
 		r.tailRead()
 	}
@@ -68,11 +68,11 @@ func (r *Route) nextTailPart() (part queue.Part, n int, ok bool) {
 func (r *Route) takeTailPart(part queue.Part, n int, pending []checkpoint.Pending, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil || r.backlog.Old != nil { // after a change of the generation it is read again
-		r.backlog.Queue.Tail.EndReading()
+	if err != nil || r.backlog.old != nil { // after a change of the generation it is read again
+		r.backlog.queue.Tail.EndReading()
 		return err == nil
 	}
-	if lost := r.backlog.ReadBack(part, n, pending); lost > 0 {
+	if lost := r.backlog.readBack(part, n, pending); lost > 0 {
 		r.Generation().Log().Error("deltas lost: the state file has fewer deltas than are pending", slog.Int("lost", lost))
 	}
 	r.tailRead()

@@ -6,19 +6,22 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 )
 
+// timers are the timers of the rules of a route. They implement [condition.Owner].
+type timers struct{ route *Route }
+
 // ConditionDue implements [condition.Owner].
-func (r *Conditions) ConditionDue(c *rules.Condition) {
-	for !r.fireCondition(c) {
+func (t timers) ConditionDue(c *rules.Condition) {
+	for !t.route.fireCondition(c) {
 		continue // the generation or the object has changed
 	}
 }
 
 // fireCondition enqueues the edge of a condition whose timer has expired. It returns false if the
 // generation or the object changed in the meantime. The keys are evaluated without the lock.
-func (r *Conditions) fireCondition(c *rules.Condition) bool {
+func (r *Route) fireCondition(c *rules.Condition) bool {
 	r.mu.Lock()
-	cfg, d := r.Generation(), r.backlog.Rules.Conditions.Due(c, r.now())
-	r.backlog.CountRules()
+	cfg, d := r.Generation(), r.backlog.rules.Conditions.Due(c, r.now())
+	r.backlog.countRules()
 	r.mu.Unlock()
 	if d == nil || !cfg.Table().Sees(0, d) { // a rescan ends the condition
 		return true
@@ -31,7 +34,7 @@ func (r *Conditions) fireCondition(c *rules.Condition) bool {
 	if r.Generation() != cfg {
 		return false
 	}
-	edges, ok := r.backlog.Rules.Conditions.Fire(c, d, cfg.DueLimitKey(d, &v), r.now())
+	edges, ok := r.backlog.rules.Conditions.Fire(c, d, cfg.DueLimitKey(d, &v), r.now())
 	if !ok {
 		return false
 	}
@@ -40,15 +43,15 @@ func (r *Conditions) fireCondition(c *rules.Condition) bool {
 }
 
 // HoldDue implements [condition.Owner].
-func (r *Conditions) HoldDue(a *rules.DeleteHold) {
-	for !r.fireHold(a) {
+func (t timers) HoldDue(a *rules.DeleteHold) {
+	for !t.route.fireHold(a) {
 		continue // the generation has changed
 	}
 }
 
 // fireHold enqueues a delete whose hold has expired. It returns false if the generation changed
 // in the meantime. The keys are evaluated without the lock.
-func (r *Conditions) fireHold(a *rules.DeleteHold) bool {
+func (r *Route) fireHold(a *rules.DeleteHold) bool {
 	c := r.Generation()
 	v := c.Verdict(background(), a.Delta(), matched())
 	exists := c.When.Object != nil && c.When.Object(a.Delta().Source, a.Delta().Key()) != nil
@@ -57,15 +60,16 @@ func (r *Conditions) fireHold(a *rules.DeleteHold) bool {
 	if c != r.Generation() {
 		return false
 	}
-	if d := r.backlog.Rules.Holds.Fire(a, exists, r.now()); d != nil && c.Table().Sees(0, d) {
-		r.backlog.Append(d, &v)
+	if d := r.backlog.rules.Holds.Fire(a, exists, r.now()); d != nil && c.Table().Sees(0, d) {
+		r.backlog.append(d, &v)
 		r.changed()
 	}
 	return true
 }
 
-// Begin starts catchUp for the present generation if the route has timers.
-func (r *Conditions) Begin() {
+// StartTimers lets the timers of the present generation fire, once all changes before the start
+// were observed.
+func (r *Route) StartTimers() {
 	c := r.Generation()
 	if r.workers.taking == nil || !c.HasCondition() && c.Hold == 0 {
 		return
@@ -77,10 +81,10 @@ func (r *Conditions) Begin() {
 }
 
 // catchUp lets the timers of the rules fire as soon as all changes before the start were observed.
-func (r *Conditions) catchUp(c *Generation) {
+func (r *Route) catchUp(c *Generation) {
 	if c.waitCaughtUp() {
 		r.mu.Lock()
-		expired := r.backlog.Rules.CatchUp()
+		expired := r.backlog.rules.CatchUp()
 		r.mu.Unlock()
 		for _, timer := range expired {
 			timer.Due(nil)

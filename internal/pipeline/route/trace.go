@@ -8,9 +8,9 @@ import (
 	"github.com/deltarouter/deltarouter/internal/trace"
 )
 
-// Add makes a delta pending, see [queue.Queue.Add], and begins its span.
-func (b *backlog) Add(i queue.Item) *queue.Entry {
-	e := b.Queue.Add(i)
+// add makes a delta pending, see [queue.Queue.Add], and begins its span.
+func (b *backlog) add(i queue.Item) *queue.Entry {
+	e := b.queue.Add(i)
 	if !b.env.Tracer.On() {
 		return e
 	}
@@ -28,8 +28,8 @@ func (b *backlog) Add(i queue.Item) *queue.Entry {
 	return e
 }
 
-// EndTrace ends the span of an entry that leaves the route of a generation.
-func (b *backlog) EndTrace(c *spec.Settings, e *queue.Entry, result trace.Result) {
+// endTrace ends the span of an entry that leaves the route of a generation.
+func (b *backlog) endTrace(c *spec.Settings, e *queue.Entry, result trace.Result) {
 	if !e.Trace.Exported() {
 		return
 	}

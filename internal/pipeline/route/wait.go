@@ -23,7 +23,7 @@ const diskPatience = 5 * time.Second
 //
 // The error is that of ctx, or [ErrStopped].
 func (r *Route) WaitRoom(ctx context.Context, d *event.Delta) error {
-	if !r.backlog.Room.MayBeFull() {
+	if !r.backlog.room.mayBeFull() {
 		return nil
 	}
 	var patience *time.Timer
@@ -61,8 +61,8 @@ func (r *Route) WaitRoom(ctx context.Context, d *event.Delta) error {
 func (r *Route) mustWait(d *event.Delta) (_ <-chan struct{}, blocks bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	room := &r.backlog.Room
-	if !room.Full() {
+	room := &r.backlog.room
+	if !room.full() {
 		return nil, false
 	}
 	if blocks = r.Generation().Overflow == spec.Block; blocks {
@@ -72,18 +72,18 @@ func (r *Route) mustWait(d *event.Delta) (_ <-chan struct{}, blocks bool) {
 		if (!r.chainReady() || r.awaits() != nil) && (d.Op == event.Added || d.Transit().Listed) {
 			return nil, false
 		}
-	} else if room.DiskLate || !room.DiskAllows() {
+	} else if room.diskLate || !room.diskAllows() {
 		return nil, false
 	}
-	return room.Wait(), blocks
+	return room.wait(), blocks
 }
 
 // noteSlowDisk records that the disk is too slow: no source waits for it again until it has caught
 // up.
 func (r *Route) noteSlowDisk() {
 	r.mu.Lock()
-	first := !r.backlog.Room.DiskLate
-	r.backlog.Room.DiskLate = true
+	first := !r.backlog.room.diskLate
+	r.backlog.room.diskLate = true
 	r.mu.Unlock()
 	if first {
 		r.Generation().Log().Warn("the disk is slower than the backlog grows; queue.overflow applies until the disk has caught up")
@@ -96,11 +96,11 @@ func (r *Route) noteSlowDisk() {
 func (r *Route) AwaitRoom(ctx context.Context) error {
 	for {
 		r.mu.Lock()
-		if !r.backlog.Room.OverHalf() {
+		if !r.backlog.room.overHalf() {
 			r.mu.Unlock()
 			return ctx.Err()
 		}
-		belowHalf := r.backlog.Room.WaitBelowHalf()
+		belowHalf := r.backlog.room.waitBelowHalf()
 		r.mu.Unlock()
 		select {
 		case <-belowHalf:

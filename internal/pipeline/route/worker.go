@@ -79,7 +79,7 @@ func (w *worker) settle() {
 
 // Report implements deliver.Progress.
 func (w *worker) Report(entries []*queue.Entry) {
-	changes := &w.route.backlog.Queue.Changes
+	changes := &w.route.backlog.queue.Changes
 	if !changes.On {
 		return
 	}
@@ -99,7 +99,7 @@ func (w *worker) Pause(d *event.Delta, target string, reason error, keep bool) {
 	if keep {
 		by = bySink
 	}
-	w.route.paused.failed(w.generation, d, target, reason, by)
+	w.route.pauseFailed(w.generation, d, target, reason, by)
 }
 
 // Refused implements deliver.Progress.
@@ -127,13 +127,13 @@ func (w *worker) finish() bool {
 			end++
 		}
 		at := w.finishLane(w.batch[i:end], now)
-		if w.route.backlog.Queue.Release(lane, at) {
+		if w.route.backlog.queue.Release(lane, at) {
 			w.route.workers.leader.Signal() // the leader waits for a later deadline, or for none
 		}
 		i = end
 	}
 	clear(w.batch)
-	if w.route.backlog.Old != nil && len(w.route.workers.busy) == 0 {
+	if w.route.backlog.old != nil && len(w.route.workers.busy) == 0 {
 		w.route.reassignLanes()
 	} else {
 		w.route.changed()
@@ -155,19 +155,19 @@ func (w *worker) finishLane(entries []*queue.Entry, now time.Time) (at time.Time
 			at = now.Add(e.Progress.Delay)
 		}
 		held = true
-		w.route.backlog.Queue.Changes.Report(e)
+		w.route.backlog.queue.Changes.Report(e)
 		// the event is quickly made again, and need not take memory until then
 		if w.generation.Handler == nil && e.Work == 0 {
 			clear(e.Progress.Events)
 			e.Progress.Events, e.Progress.Handled = e.Progress.Events[:0], false
 		}
-		w.route.backlog.Queue.Head.Weigh(e)
+		w.route.backlog.queue.Head.Weigh(e)
 	}
 	return at
 }
 
 func (w *worker) ack(e *queue.Entry, now time.Time) {
-	count, q := w.generation.Count(), &w.route.backlog.Queue
+	count, q := w.generation.Count(), &w.route.backlog.queue
 	result := trace.Delivered
 	switch e.Progress.Outcome {
 	case queue.Delivered:
@@ -184,7 +184,7 @@ func (w *worker) ack(e *queue.Entry, now time.Time) {
 		id = e.Progress.Events[0].ID
 	}
 	count.Deliveries.Observe(now, now.Sub(e.Since), id, e.Trace.Exemplar())
-	w.route.backlog.EndTrace(w.generation.Settings, e, result)
+	w.route.backlog.endTrace(w.generation.Settings, e, result)
 	switch {
 	case e.DeadLetter == 0:
 	case e.Progress.PassedOn && q.Changes.On:

@@ -35,7 +35,7 @@ func (ws *Workers) Start(ctx context.Context) {
 	r := ws.route
 	ws.taking, ws.stop = context.WithCancel(ctx)
 	r.Generation().begin(ctx, ws.taking)
-	r.conditions.Begin()
+	r.StartTimers()
 	if r.env.Store != nil {
 		ws.run(func() { r.readTail(ws.taking) })
 	}
@@ -75,11 +75,11 @@ func (ws *Workers) Drain() {
 	ws.route.mu.Lock()
 	defer ws.route.mu.Unlock()
 	b := ws.route.backlog
-	b.Draining = true
-	if !b.Queue.Changes.On {
-		b.Queue.EndWindows() // the deltas in windows would be lost
+	b.draining = true
+	if !b.queue.Changes.On {
+		b.queue.EndWindows() // the deltas in windows would be lost
 	}
-	b.Queue.Lanes.WakeAll()
+	b.queue.Lanes.WakeAll()
 	ws.leader.Signal()
 }
 
@@ -101,7 +101,7 @@ func (ws *Workers) work() {
 type step struct {
 	taken    bool      // it has a batch
 	surplus  bool      // there are too many workers, and it ends
-	unplaced *Unplaced // an entry whose filter and key must be evaluated
+	unplaced *unplaced // an entry whose filter and key must be evaluated
 
 	generation *Generation     // the generation of the step
 	again      <-chan struct{} // a channel that ends the wait, beside signals
@@ -149,7 +149,7 @@ func (ws *Workers) assignLane(ctx context.Context, s *step) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s.generation == r.Generation() {
-		r.backlog.AssignLane(s.unplaced, &v, filtered)
+		r.backlog.assignLane(s.unplaced, &v, filtered)
 		r.changed()
 	}
 }
@@ -168,18 +168,18 @@ func (ws *Workers) step(w *worker) step {
 		ws.leader.Signal() // this worker may have consumed a signal for the others
 		return step{surplus: true}
 	}
-	if !b.AllPlaced && b.Old == nil {
+	if !b.allPlaced && b.old == nil {
 		if again := r.awaits(); again != nil {
 			// the next generation may have another channel
 			return step{generation: g, again: again, also: g.current.Done()}
 		}
-		if next := b.NextUnplaced(); next != nil {
+		if next := b.nextUnplaced(); next != nil {
 			if ws.evaluated++; ws.evaluated%evaluations == 0 && ws.take(w, r.now()) {
 				return step{taken: true}
 			}
 			return step{generation: g, unplaced: next}
 		}
-		b.AllPlaced = true
+		b.allPlaced = true
 		r.changed()
 	}
 	return ws.poll(w)
@@ -190,8 +190,8 @@ func (ws *Workers) step(w *worker) step {
 func (ws *Workers) poll(w *worker) step {
 	r, b := ws.route, ws.route.backlog
 	now := r.now() // read under the lock, so that it is not before the time of any entry
-	r.paused.expire(now)
-	if b.Queue.Lanes.Wake(now) {
+	r.expirePause(now)
+	if b.queue.Lanes.Wake(now) {
 		ws.leader.GateOpened()
 	}
 	if ws.take(w, now) {
@@ -210,9 +210,9 @@ func (ws *Workers) take(w *worker, now time.Time) bool {
 	if p.Take == 0 {
 		return false
 	}
-	w.batch = b.Queue.Take(p.Take, w.batch[:0], b.Pass)
+	w.batch = b.queue.Take(p.Take, w.batch[:0], b.pass)
 	ws.leader.Taken(now, len(w.batch))
-	if b.Rules.Limit.On() {
+	if b.rules.Limit.On() {
 		r.changed()
 	}
 	if len(w.batch) == 0 {
@@ -231,14 +231,14 @@ func (ws *Workers) plan(now time.Time) queue.Plan {
 // view returns the state of the route for the leader. The queue was woken at now.
 func (ws *Workers) view(now time.Time) queue.View {
 	r, b, g := ws.route, ws.route.backlog, ws.route.Generation()
-	lanes := &b.Queue.Lanes
+	lanes := &b.queue.Lanes
 	v := queue.View{
-		Now: now, Stopped: r.paused.on() || b.Old != nil, Resume: r.paused.until, Ready: lanes.Ready(), NextDue: lanes.NextDue(), Gate: lanes.Gate(), Size: g.Batch.Size,
+		Now: now, Stopped: r.paused.on() || b.old != nil, Resume: r.paused.until, Ready: lanes.Ready(), NextDue: lanes.NextDue(), Gate: lanes.Gate(), Size: g.Batch.Size,
 	}
 	if v.Ready > 0 {
 		v.Sinks = r.sinkStates(now)
 	}
-	if !b.Draining && !g.Grouped {
+	if !b.draining && !g.Grouped {
 		v.Wait, v.Steady = g.Batch.Wait, g.Debounce.Quiet > 0
 	}
 	return v
@@ -255,11 +255,11 @@ func (r *Route) Idle() bool {
 		return false
 	case r.paused.on():
 		return !r.paused.expired(now)
-	case r.conditions.catching != nil && r.Generation().IsReady() && r.Generation().CaughtUp():
+	case r.catching != nil && r.Generation().IsReady() && r.Generation().CaughtUp():
 		return false
-	case !b.AllPlaced:
+	case !b.allPlaced:
 		return r.awaits() != nil
-	case !ws.leader.Waits(now), b.Queue.Lanes.GateIsOpen():
+	case !ws.leader.Waits(now), b.queue.Lanes.GateIsOpen():
 		return false
 	}
 	v := ws.view(now)

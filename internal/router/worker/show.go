@@ -202,9 +202,7 @@ func (w *worker) resume() {
 		w.resumed = now
 		for _, s := range w.all() {
 			if slices.ContainsFunc(s.pipeline.Status(), func(p pipeline.Status) bool { return p.Paused != "" }) {
-				if paused, err := s.pipeline.Pausing(s.route.Name); err == nil {
-					_ = paused.End() // it may have been resumed meanwhile
-				}
+				_ = s.pipeline.Resume(s.route.Name) // it may have been resumed meanwhile
 			}
 		}
 	}
