@@ -72,8 +72,7 @@ type web struct {
 func (w *web) of(handler string) http.RoundTripper { return &browser{w, handler} }
 
 type browser struct {
-	*web
-
+	web     *web
 	handler string
 }
 
@@ -81,7 +80,7 @@ var errFails = errors.New("the case says that the request fails")
 
 // RoundTrip implements http.RoundTripper.
 func (b *browser) RoundTrip(r *http.Request) (*http.Response, error) {
-	a, err := b.find(r)
+	a, err := b.web.find(b.handler, r)
 	if err != nil {
 		return nil, err
 	}
@@ -106,21 +105,21 @@ func (b *browser) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// find returns the first answer that matches a request and is not used up.
-func (b *browser) find(r *http.Request) (*answer, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, a := range b.answers {
-		if (a.Method == "" || a.Method == r.Method) && a.url.MatchString(r.URL.String()) && (a.Times == 0 || b.used[a] < a.Times) {
-			b.used[a]++
+// find returns the first answer that matches a request of a handler and is not used up.
+func (w *web) find(handler string, r *http.Request) (*answer, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range w.answers {
+		if (a.Method == "" || a.Method == r.Method) && a.url.MatchString(r.URL.String()) && (a.Times == 0 || w.used[a] < a.Times) {
+			w.used[a]++
 			return a, nil
 		}
 	}
 	err := fmt.Errorf("handler %q sends a request that has no response in the case: %s %q: add it to given.http, as {method: %s, url: URL, status: 200}",
-		b.handler, r.Method, r.URL, r.Method)
-	if b.err == nil {
-		b.err = err
-		b.end(err)
+		handler, r.Method, r.URL, r.Method)
+	if w.err == nil {
+		w.err = err
+		w.end(err)
 	}
 	return nil, err
 }

@@ -8,11 +8,8 @@ import (
 // gaugeInterval is how often the age of the oldest pending delta is measured.
 const gaugeInterval = time.Second
 
-// gauges updates the metrics of a pipeline that no event of a route changes.
-type gauges struct{ *Pipeline }
-
-// measure updates the gauges once in an interval.
-func (p gauges) measure(ctx context.Context) {
+// measureGauges updates the gauges that no event of a route changes, once in an interval.
+func (p *Pipeline) measureGauges(ctx context.Context) {
 	ticker := time.NewTicker(gaugeInterval)
 	defer ticker.Stop()
 	for {
@@ -21,7 +18,7 @@ func (p gauges) measure(ctx context.Context) {
 			return
 		case <-ticker.C:
 			now := p.cfg.Clock.Now()
-			p.count()
+			p.countRoutes()
 			for _, r := range p.now.Load().routes {
 				age := 0.0
 				if s := r.Status(); !s.Oldest.IsZero() {
@@ -33,9 +30,9 @@ func (p gauges) measure(ctx context.Context) {
 	}
 }
 
-// count updates the metrics of all routes: the deltas that the table has excluded since the last
+// countRoutes updates the metrics of all routes: the deltas that the table has excluded since the last
 // call count as filtered.
-func (p gauges) count() {
+func (p *Pipeline) countRoutes() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now.Load().count()

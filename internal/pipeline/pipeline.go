@@ -58,7 +58,7 @@ func New(cfg Config) (*Pipeline, error) {
 	p.now.Store(c.next)
 	p.breakers = c.breakers
 	if !cfg.Part {
-		cfg.Metrics.BeforeScrape(gauges{p}.count)
+		cfg.Metrics.BeforeScrape(p.countRoutes)
 	}
 	return p, nil
 }
@@ -74,7 +74,7 @@ func (p *Pipeline) Start(ctx context.Context) {
 		l.run(r)
 	}
 	if !p.cfg.Part {
-		p.shared.Workers.Go(func() { gauges{p}.measure(l.ctx) })
+		p.shared.Workers.Go(func() { p.measureGauges(l.ctx) })
 	}
 }
 
@@ -147,7 +147,7 @@ func (p *Pipeline) Close(ctx context.Context) error {
 	if !p.life.end() {
 		return nil
 	}
-	gauges{p}.count()
+	p.countRoutes()
 	if p.cfg.Complaints == nil {
 		defer p.shared.Complaints.Close()
 	}

@@ -38,8 +38,7 @@ func (w *worker) hold(ctx context.Context, l *owner.Lease) (again bool) {
 // session is a pipeline with the deltas of one partition in one epoch. It ends with the lease, so
 // nothing of an epoch is left when the partition is taken again.
 type session struct {
-	*worker
-
+	worker   *worker
 	route    *route
 	lease    *owner.Lease
 	pipeline *pipeline.Pipeline
@@ -91,13 +90,13 @@ func (w *worker) session(ctx context.Context, r *route, l *owner.Lease, done fun
 // Close implements consume.Handler.
 func (s *session) Close() {
 	s.worker.mu.Lock()
-	delete(s.sessions, s)
+	delete(s.worker.sessions, s)
 	s.worker.mu.Unlock()
 	s.end()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), closeTimeout)
 	defer cancel()
 	if err := s.pipeline.Close(ctx); err != nil {
-		s.log.Warn("a partition ends with a call that does not return", slog.String("partition", s.lease.Partition.String()), slog.Any("err", err))
+		s.worker.log.Warn("a partition ends with a call that does not return", slog.String("partition", s.lease.Partition.String()), slog.Any("err", err))
 	}
 	s.giving.Wait()
 }
@@ -122,12 +121,12 @@ func (s *session) Take(m *consume.Message, poison bool) (more bool, err error) {
 	}
 	sequences := s.parts
 	s.parts = nil
-	err = s.conn.Workers.Verify(m.Header.Get(fleet.MACHeader), fleet.PurposeDelta, m.Subject, "", body)
+	err = s.worker.conn.Workers.Verify(m.Header.Get(fleet.MACHeader), fleet.PurposeDelta, m.Subject, "", body)
 	switch {
 	case errors.Is(err, fleet.ErrOtherKey): // maybe of the leader
 		return false, fmt.Errorf("a delta: %w", err)
 	case err != nil:
-		s.conn.Refuse(fleet.RefusedDelta, fmt.Errorf("a delta: %w", err), slog.String("route", s.route.Name))
+		s.worker.conn.Refuse(fleet.RefusedDelta, fmt.Errorf("a delta: %w", err), slog.String("route", s.route.Name))
 		s.done(sequences...)
 		return false, nil
 	}
@@ -158,7 +157,7 @@ func (s *session) deliver(m *work.Message, number uint64) error {
 // decode decodes a message, and checks that the configuration of this worker is not older than that
 // of the message.
 func (s *session) decode(body []byte) (*work.Message, error) {
-	m, err := s.codec.Decode(body)
+	m, err := s.worker.codec.Decode(body)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +166,7 @@ func (s *session) decode(body []byte) (*work.Message, error) {
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, closeTimeout)
 	defer cancel()
-	now, err := owner.Announced(ctx, s.conn.NATS, s.conn.Names.Owners(), s.lease.Partition.Route)
+	now, err := owner.Announced(ctx, s.worker.conn.NATS, s.worker.conn.Names.Owners(), s.lease.Partition.Route)
 	switch {
 	case err != nil:
 		return nil, err
@@ -202,7 +201,7 @@ func (s *session) giveUp(m *work.Message, number uint64, reason error) {
 		for n := 1; ; n++ {
 			err := s.write(s.ctx, &letter)
 			if err == nil {
-				s.log.Warn("a delta was written to the dead letters", slog.String("route", s.route.Name), slog.String("delta", m.Delta.String()), slog.Any("err", reason))
+				s.worker.log.Warn("a delta was written to the dead letters", slog.String("route", s.route.Name), slog.String("delta", m.Delta.String()), slog.Any("err", reason))
 				s.settle(number)
 				return
 			}
@@ -219,16 +218,16 @@ func (s *session) write(ctx context.Context, letter *checkpoint.Letter) error {
 	s.mu.Lock()
 	number := s.numbers[letter.Delta]
 	s.mu.Unlock()
-	return deadletters.Write(ctx, s.conn, fmt.Sprintf("%s/%d/%s", letter.Route, number, letter.Sink), *letter)
+	return deadletters.Write(ctx, s.worker.conn, fmt.Sprintf("%s/%d/%s", letter.Route, number, letter.Sink), *letter)
 }
 
 // letters writes the dead letters of a session to the stream, from which the leader takes them.
-type letters struct{ *session }
+type letters struct{ session *session }
 
 // Add implements deliver.DeadLetterer. If one cannot be written, all are written again later.
 func (l letters) Add(ctx context.Context, all []checkpoint.Letter) error {
 	for i := range all {
-		if err := l.write(ctx, &all[i]); err != nil {
+		if err := l.session.write(ctx, &all[i]); err != nil {
 			return err
 		}
 	}
