@@ -29,6 +29,7 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (event.Admission, 
 	var a *admission
 	var budget cel.Budget
 	now := p.now.Load()
+	// The table evaluates each distinct filter once, for all routes.
 	for _, m := range now.table.Match(ctx, d, buffer[:0]) {
 		r := now.routes[m.Entry]
 		v, ok := r.Consider(ctx, d, m)
@@ -43,6 +44,8 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (event.Admission, 
 			d.Transit().Enters = now.table.Enters(ctx, m.Entry, d, &budget)
 		}
 	}
+	// Routes that the table did not find may know the object: a condition that holds for it ends,
+	// and a held delete of it is cancelled.
 	if len(now.conditional) > 0 && p.shared.Census.MayContain(d.Source, d.Key()) {
 		a = now.addOthers(ctx, d, a)
 	}
@@ -52,6 +55,7 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (event.Admission, 
 	if a == nil {
 		return nil, nil
 	}
+	// Waiting comes last: between the evaluation and the commit nothing else may wait.
 	for i := range a.wanted {
 		if err := a.wanted[i].route.WaitRoom(ctx, d); err != nil {
 			return nil, err

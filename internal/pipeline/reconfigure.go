@@ -243,6 +243,7 @@ func (c *Change) end(ctx context.Context) {
 	p := c.pipeline
 	ended := make(chan struct{})
 	old := c.outOfUse()
+	// Removed routes take no more batches; a handler gets the time of one call.
 	p.life.mu.Lock()
 	for _, r := range c.removed {
 		r.Workers().Stop()
@@ -262,6 +263,7 @@ func (c *Change) end(ctx context.Context) {
 		}
 		close(ended)
 	}()
+	// Ask, then cancel, then go on without them.
 	timeout := time.NewTimer(finishTimeout)
 	defer timeout.Stop()
 	select {

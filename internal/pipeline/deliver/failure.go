@@ -141,6 +141,8 @@ func (b *Batch) writeDeadLetters(ctx context.Context) bool {
 	deadLetters := make([]checkpoint.Letter, 0, len(b.failed.all))
 	_, logs := b.env.Letters.(*LogDeadLetters)
 	var calls callRecords
+	// A group has one result and a letter for each of its deltas. Errors of routes of Secrets are
+	// withheld, because a handler or a receiver may quote the object.
 	for i := range b.failed.all {
 		f := &b.failed.all[i]
 		reason := f.reason.Error()
@@ -162,6 +164,7 @@ func (b *Batch) writeDeadLetters(ctx context.Context) bool {
 			deadLetters = append(deadLetters, letter)
 		}
 	}
+	// All are stored or none. Without its letter a delta stays pending, and is tried again later.
 	err := b.env.Letters.Add(ctx, deadLetters)
 	for i := range b.failed.all {
 		f := &b.failed.all[i]

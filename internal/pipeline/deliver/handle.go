@@ -20,6 +20,8 @@ type handling struct {
 // handle calls the handler with the entries that were not handled yet.
 func (b *Batch) handle(ctx, handling context.Context) {
 	b.handled.todo, b.handled.deltas = b.handled.todo[:0], b.handled.deltas[:0]
+	// Choose what needs the handler: not an entry that is too old, or was handled before a retry at
+	// a sink. Without a handler the delta itself is the event.
 	for _, e := range b.entries {
 		e.Progress.State, e.Progress.Delay = queue.Open, 0
 		if e.Progress.Dead == nil && e.Progress.Closed == 0 && e.Progress.Left == nil {
@@ -55,6 +57,8 @@ func (b *Batch) handle(ctx, handling context.Context) {
 		clear(b.handled.deltas)
 		return
 	}
+	// One call for all of them. An error of the whole call tells nothing about a single delta,
+	// unless the call was cancelled: then nothing has happened.
 	start := b.trace.now()
 	results, err := b.call(handling)
 	b.trace.handled(b, start)

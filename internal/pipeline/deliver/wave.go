@@ -168,6 +168,8 @@ func (b *Batch) write(ctx context.Context) {
 
 // writeTo writes the wave to one sink.
 func (b *Batch) writeTo(ctx context.Context, s int, sink *Sink) {
+	// Collect the events that this sink has not taken yet: after a refusal that may be some of an
+	// entry.
 	b.wave.events, b.wave.spans = b.wave.events[:0], b.wave.spans[:0]
 	for _, e := range b.wave.entries {
 		if e.Progress.Closed&(1<<s) != 0 {
@@ -185,7 +187,7 @@ func (b *Batch) writeTo(ctx context.Context, s int, sink *Sink) {
 		b.wave.spans = append(b.wave.spans, span{e, start, len(b.wave.events)})
 	}
 	if len(b.wave.spans) > 0 {
-		b.report()
+		b.report() // a write may be slow, and the other sinks are done with earlier entries
 		var errs []error
 		if b.permits() {
 			start := b.trace.now()
@@ -210,6 +212,8 @@ func (b *Batch) writeTo(ctx context.Context, s int, sink *Sink) {
 // recordResult processes the results of a sink for the events of an entry; nil: the sink took all.
 func (b *Batch) recordResult(ctx context.Context, sink int, e *queue.Entry, errs []error) {
 	work, count := e.Progress, b.settings.Count().Events[sink]
+	// before is the rest of an earlier attempt, after the rest of this one. A rejection is final
+	// for its event, and the reason is kept until the last event of the entry has a result.
 	var before, after queue.Remaining
 	if work.Left != nil {
 		before = work.Left[sink]
@@ -239,6 +243,8 @@ func (b *Batch) recordResult(ctx context.Context, sink int, e *queue.Entry, errs
 			after.Events = append(after.Events, i)
 		}
 	}
+	// In this order: a sink that pauses its route keeps everything; what can be retried is retried
+	// before anything becomes a dead letter.
 	if halt := stops(errs); halt != nil {
 		b.keepRemaining(e, sink, after)
 		b.settings.Count().Errors("paused").Inc()
@@ -322,6 +328,7 @@ func (b *Batch) keepRemaining(e *queue.Entry, sink int, left queue.Remaining) {
 // passOn enqueues the wave in the downstream route of a target.
 func (b *Batch) passOn(ctx context.Context, sink int) {
 	b.report()
+	// One wait for room per wave: after it the others are tried, and held back at once.
 	patient := true
 	b.wave.stopped = b.wave.stopped[:0]
 	for _, e := range b.wave.entries {

@@ -149,6 +149,7 @@ func identity(o *event.Object) (*event.Object, error) {
 // of them none was counted as matched. Before the filter has decided, an entry coalesces only with
 // other undecided ones.
 func (q *Queue) Coalesce(e *Entry) (coalesced, uncounted int) {
+	// Begin at the oldest entry of the stage: each coalesces with the one behind it.
 	st := e.stage
 	for e.before(st) != nil {
 		e = e.before(st)
@@ -161,10 +162,10 @@ func (q *Queue) Coalesce(e *Entry) (coalesced, uncounted int) {
 		d, kept := e.coalesce(n)
 		before := e.before(st)
 		switch kept {
-		case keepBoth:
+		case keepBoth: // such as a delete and the creation of the next object of the name
 			e = n
 			continue
-		case keepNone:
+		case keepNone: // created and deleted: go on with the neighbours, which may coalesce now
 			after := n.links[byObject].next
 			uncounted += e.uncounted() + n.uncounted()
 			q.Unspent.Add(e)

@@ -107,6 +107,8 @@ func (q *Queue) Add(i Item) *Entry {
 	if e.Since.IsZero() {
 		e.Since = i.Delta.Seen
 	}
+	// A delta from before a restart or a change keeps its progress, and must be evaluated again
+	// before it gets a lane; a live one is new to the checkpoint.
 	to := Pending
 	switch i.From {
 	case Live:
@@ -172,6 +174,7 @@ func (q *Queue) Remove(e *Entry) {
 	} else {
 		q.Head.remove(e)
 	}
+	// The lane of the key and the lane of the object are the same, unless the route has a key.
 	lane, object := e.lane, e.object
 	if lane != nil {
 		lane.lane.remove(e, byLane)
@@ -180,6 +183,7 @@ func (q *Queue) Remove(e *Entry) {
 		}
 		q.Lanes.shortened(lane)
 	}
+	// The next delta of the object may have waited for this one in another lane.
 	object.object.remove(e, byObject)
 	if next := object.object.head; next != nil && next.lane != nil && next.lane.state == blocked && next.lane.lane.head == next {
 		q.Lanes.makeReady(next.lane)

@@ -127,6 +127,7 @@ func (l *Leader) Plan(v *View) Plan {
 	if v.Ready == 0 {
 		return Plan{want: 1, due: v.NextDue, Again: v.Gate}
 	}
+	// While no sink takes anything, batches would only fill the memory with events.
 	if v.Sinks.Probe.After(v.Now) {
 		return Plan{due: v.Sinks.Probe, Again: v.Sinks.Changed}
 	}
@@ -137,6 +138,7 @@ func (l *Leader) Plan(v *View) Plan {
 	if v.Ready >= size || v.Wait <= 0 {
 		return Plan{Take: size}
 	}
+	// The batch is not full, and the route wants to wait for more.
 	until := l.deadline(v)
 	if !until.After(v.Now) {
 		return Plan{Take: size}

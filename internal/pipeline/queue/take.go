@@ -45,7 +45,7 @@ func (t *taking) takeLane(s *Lane) (complete bool) {
 		t.Lanes.gate(s)
 		return false
 	}
-	alone := e.alone()
+	alone := e.alone() // its last batch failed as a whole
 	if alone && len(t.batch) > 0 {
 		return true
 	}

@@ -143,6 +143,8 @@ func (r *Route) waitsFor(routes, down uint64) bool {
 			routes &^= 1 << i // it had room at the last attempt
 		}
 	}
+	// A pending delta can proceed only at the other targets. Anything that may still need one of
+	// them, or whose targets are not known yet, is progress.
 	sinks := routes | down
 	all := uint64(1)<<len(c.Sinks) - 1
 	busy, lanes := len(r.workers.busy) > 0, &b.queue.Lanes

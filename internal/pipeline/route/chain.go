@@ -53,6 +53,8 @@ func (w *worker) PassOn(ctx context.Context, sink int, e *queue.Entry, patient b
 	var f offer
 	var patience *time.Timer
 	for {
+		// A reload may replace the target or its settings at any time: the offer is evaluated again
+		// until it is enqueued under the settings that evaluated it.
 		target := w.route.env.Downstream(w.generation.Sinks[sink].Route)
 		if target == nil {
 			return w.holdBack(ctx, sink, e, "does not exist, or takes no more events")
@@ -78,6 +80,7 @@ func (w *worker) PassOn(ctx context.Context, sink int, e *queue.Entry, patient b
 			patience = time.NewTimer(roomWait)
 			defer patience.Stop()
 		}
+		// Only the first worker waits in vain; the others learn of it by stallUpstream.
 		if !w.await(ctx, room, patience.C) {
 			target.stallUpstream()
 			return w.holdBack(ctx, sink, e, "has no room")

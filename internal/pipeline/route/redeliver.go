@@ -19,11 +19,13 @@ func (r *Route) Redeliver(ctx context.Context, deadLetter checkpoint.Letter) err
 	if err != nil {
 		return err
 	}
+	// The copy is a delta of its own: it has nothing to wait for, and ages from now on.
 	d := *deadLetter.Delta
 	d.Redelivered, d.Transit().Durable, d.Transit().Only = true, nil, only
 	if err := r.reserveLetter(deadLetter.ID); err != nil {
 		return err
 	}
+	// From here on the letter is reserved. A filter that no longer matches ends it.
 	v, filtered := c.Evaluate(ctx, &d, deadLetter.Unseen)
 	if err := ctx.Err(); err != nil {
 		r.releaseLetters(deadLetter.ID)
@@ -36,7 +38,7 @@ func (r *Route) Redeliver(ctx context.Context, deadLetter checkpoint.Letter) err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if c != r.Generation() {
+	if c != r.Generation() { // the lane of v may be another one now
 		delete(r.redelivering, deadLetter.ID)
 		return fmt.Errorf("route %q has just changed: try again", c.Name)
 	}

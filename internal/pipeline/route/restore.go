@@ -91,7 +91,7 @@ func namesOf(sinks []spec.NamedSink) func(e *queue.Entry) []string {
 	var lists map[key][]string
 	return func(e *queue.Entry) []string {
 		k := key{e.Saved.Closed, e.Unseen}
-		if k == (key{}) {
+		if k == (key{}) { // the usual case
 			return nil
 		}
 		list, known := lists[k]
@@ -103,7 +103,7 @@ func namesOf(sinks []spec.NamedSink) func(e *queue.Entry) []string {
 				list = append(list, s.Name)
 			}
 		}
-		if e.Unseen {
+		if e.Unseen { // a name that no sink can have
 			list = append(list, unseen)
 		}
 		if lists == nil {

@@ -28,6 +28,7 @@ func (r *Route) WaitRoom(ctx context.Context, d *event.Delta) error {
 	}
 	var patience *time.Timer
 	for {
+		// Taken before the check, so that no exchange of the routes is missed between the two.
 		yield := r.env.Yield.wait()
 		room, blocks := r.mustWait(d)
 		if room == nil {

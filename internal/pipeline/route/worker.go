@@ -120,6 +120,7 @@ func (w *worker) finish() bool {
 		return false
 	}
 	w.route.workers.busy = slices.DeleteFunc(w.route.workers.busy, func(o *worker) bool { return o == w })
+	// The entries of a lane are neighbours in a batch; the lane is released once, behind its last.
 	for i := 0; i < len(w.batch); {
 		lane := w.batch[i].Lane()
 		end := i + 1
@@ -179,12 +180,15 @@ func (w *worker) ack(e *queue.Entry, now time.Time) {
 		count.DeadLettered.Inc()
 		result = trace.DeadLettered
 	}
+	// The exemplar of the latency names the first event.
 	id := ""
 	if len(e.Progress.Events) > 0 {
 		id = e.Progress.Events[0].ID
 	}
 	count.Deliveries.Observe(now, now.Sub(e.Since), id, e.Trace.Exemplar())
 	w.route.backlog.endTrace(w.generation.Settings, e, result)
+	// A redelivered dead letter is removed after the lock is released; if a downstream route has
+	// its events, not before they are on disk there.
 	switch {
 	case e.DeadLetter == 0:
 	case e.Progress.PassedOn && q.Changes.On:

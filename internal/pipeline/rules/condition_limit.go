@@ -27,6 +27,7 @@ func (s *Conditions) pass(c *Condition, key string, now time.Time) (pass *Pass, 
 		s.groups.join(c, key)
 		s.changes.note(c)
 	}
+	// Ask the limit only for the first in the queue of the key, so that none overtakes another.
 	g := c.member.group
 	again := c.state == reported
 	switch {

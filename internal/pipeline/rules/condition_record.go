@@ -133,6 +133,7 @@ func (c *Condition) value(now time.Time) []byte {
 	v = binary.AppendUvarint(v, c.began)
 	v = binary.AppendUvarint(v, c.version)
 	v = binary.AppendUvarint(v, uint64(c.repeat))
+	// Optional parts follow, announced by flags: most conditions have none.
 	if since := c.onClock(now).UnixNano(); since != c.wall {
 		v[1] |= recordShifted
 		v = binary.AppendVarint(v, since)

@@ -12,6 +12,7 @@ func Check(routes []Settings) error {
 	for i := range routes {
 		byName[routes[i].Name] = &routes[i]
 	}
+	// Each route alone, then its targets, then the circles that these may form.
 	for i := range routes {
 		r := &routes[i]
 		if err := r.check(); err != nil {

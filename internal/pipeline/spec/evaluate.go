@@ -42,6 +42,7 @@ func (s *Settings) Verdict(ctx context.Context, d *event.Delta, m filters.Match)
 	if m.Verdict != filters.Matched || !s.table.Sees(0, d) {
 		return v
 	}
+	// An object without a key is ordered by itself; a key that fails makes a dead letter.
 	if s.Key != nil {
 		switch key, err := evaluateKey(ctx, s.Key, d); {
 		case err == nil:
