@@ -108,7 +108,8 @@ type lists struct {
 	live, initial [event.Left + 1][]*list
 }
 
-// NewTable returns a table. A Match refers to an entry by its index in entries.
+// NewTable returns a table. A Match refers to an entry by its index in entries. Entries with
+// Existing get a place in the lists of initial deltas, too: that is all the setting does here.
 func NewTable(entries []Entry) *Table {
 	t := &Table{entries: entries, bySource: map[string]*lists{}, counts: make([]count, len(entries))}
 	b := newBuilder(t)

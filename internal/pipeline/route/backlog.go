@@ -45,6 +45,11 @@ func (e *Storage) Refuse(route string, d *event.Delta, suppressed bool) {
 // coalesced, dropped or suppressed, and counts them. Its methods keep the order of the deltas of a
 // key. The caller calls changed after it has changed the queue.
 //
+// A delta of a source comes by append (the limit), enqueue (the overflow), add (the queue) and
+// place (its lane). A worker gives those their lane later that came before the route was ready, by
+// nextUnplaced and assignLane. A restart and an exchange add the pending deltas again, by restore
+// and adoptAll; deltas on disk return by nextPart and readBack.
+//
 // It has no goroutine and no lock: the lock of the route guards it.
 type backlog struct {
 	queue queue.Queue
@@ -57,9 +62,9 @@ type backlog struct {
 	draining  bool // no more deltas come, so batches are not delayed
 	bare      bool // there were restored deltas of Secrets, see spec.Cached
 
-	// old is the previous configuration while batches taken under it are unfinished and delay the
-	// present one; nil: there are none.
-	old *spec.Settings
+	// before is the settings before, while an exchange is in progress, see Route.Install; nil:
+	// there is none. The bits of Closed of all entries are still in the order of their sinks.
+	before *spec.Settings
 
 	env      *Storage
 	settings *spec.Settings
@@ -68,7 +73,8 @@ type backlog struct {
 	shown    int // the length of the tail in the metrics
 }
 
-// newBacklog returns the empty backlog of a new route. leader is signalled when more deltas can be taken.
+// newBacklog returns the empty backlog of a new route. leader is signalled when more deltas can be
+// taken.
 func newBacklog(env *Storage, c *spec.Settings, all condition.Env, leader *queue.Leader) *backlog {
 	b := &backlog{allPlaced: c.Ready == nil, env: env, settings: c, leader: leader}
 	env.Shares.rules(c.ID, &all)
@@ -82,14 +88,18 @@ func newBacklog(env *Storage, c *spec.Settings, all condition.Env, leader *queue
 	return b
 }
 
-// configure changes the settings. old is the previous one from then on; [backlog.adoptAll]
-// assigns lanes to the pending deltas by the new one.
+// exchanging reports whether the settings were changed and the batches taken under those before
+// have not ended: no batch is taken, and no part of the tail is read.
+func (b *backlog) exchanging() bool { return b.before != nil }
+
+// configure changes the settings, and begins an exchange; [backlog.adoptAll] ends it. None may be
+// in progress: the pipeline makes one change at a time.
 func (b *backlog) configure(next *spec.Settings) {
 	if b.settings.Name != next.Name {
 		b.queue.Uncount() // the new name has metrics of its own
 		b.shown = -1
 	}
-	b.old, b.settings, b.limiter.settings = b.settings, next, next
+	b.before, b.settings, b.limiter.settings = b.settings, next, next
 	b.rules.Configure(next, b.now())
 	b.countRules()
 	window := next.Window()
@@ -129,6 +139,7 @@ func (b *backlog) append(d *event.Delta, v *spec.Verdict) {
 
 // enqueue makes a delta pending that the limit allowed.
 func (b *backlog) enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
+	// After a restart the filter decides again about a delta on which it failed.
 	unseen, edge := v.Unseen || v.Err != nil, queue.IsEdge(d)
 	switch {
 	case b.room.spills():
@@ -136,7 +147,7 @@ func (b *backlog) enqueue(d *event.Delta, v *spec.Verdict, pass *rules.Pass) {
 	// filter and keys are evaluated later, or again, because the order of the deltas counts
 	case !b.allPlaced:
 		b.overflow(b.add(queue.Item{Delta: d, From: queue.Live, Unseen: !edge || unseen, Limit: queue.Limit{Pass: pass}}), b.room.bound())
-	default:
+	default: // place clears Unseen at once, which tells the checkpoint that the filter has decided
 		limit := queue.Limit{Later: !unseen && b.limiter.later(d), Pass: pass}
 		b.overflow(b.place(b.add(queue.Item{Delta: d, From: queue.Live, Unseen: true, Limit: limit}), v), b.room.bound())
 	}
@@ -198,7 +209,7 @@ func (b *backlog) place(e *queue.Entry, v *spec.Verdict) *queue.Entry {
 // changed updates everything that depends on the queue: metrics, room, and the limit, which gets
 // unspent passes back.
 func (b *backlog) changed() {
-	b.limiter.giveBack(b.old == nil)
+	b.limiter.giveBack(!b.exchanging())
 	b.settings.Count().Depth.Set(float64(b.queue.Len()))
 	b.settings.Count().Bytes.Set(float64(b.queue.Head.Bytes() + b.queue.Tail.Bytes()))
 	if n := b.queue.Tail.Len(); n != b.shown {
@@ -209,9 +220,9 @@ func (b *backlog) changed() {
 	b.room.update()
 }
 
-// pass reports whether the limit allows n deltas that are taken for the first time; last is the
-// last one.
-func (b *backlog) pass(last *queue.Entry, n int) bool {
+// applyLimit reports whether the limit allows n deltas that are taken for the first time; last is
+// the last one.
+func (b *backlog) applyLimit(last *queue.Entry, n int) bool {
 	ok := b.limiter.pass(last, n)
 	b.countRules()
 	return ok

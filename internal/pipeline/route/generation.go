@@ -78,9 +78,11 @@ func (g *Generation) Abort() { g.abort() }
 func (g *Generation) Cancel() { g.cancel() }
 
 // Install replaces the generation of the route, while no delta is between its Admit and its
-// commit. New deltas and the rules use it at once. Pending deltas are moved when the last batch of
-// the old generation has ended, see reassignLanes; then the returned channel is closed. ctx is
-// that of Start.
+// commit. ctx is that of Start. It begins an exchange:
+//
+//   - New deltas and the rules use the new generation at once. No batch is taken.
+//   - When the last batch of the old generation has ended, or [Route.Abandon] was called, all
+//     pending deltas get lanes by the new one, and the returned channel is closed.
 func (r *Route) Install(ctx context.Context, next *Generation) (installed <-chan struct{}) {
 	if r.workers.taking != nil {
 		next.begin(ctx, r.workers.taking)
@@ -108,7 +110,7 @@ func (r *Route) Install(ctx context.Context, next *Generation) (installed <-chan
 func (r *Route) Abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.backlog.old == nil {
+	if !r.backlog.exchanging() {
 		return
 	}
 	for _, w := range r.workers.busy {
@@ -129,7 +131,7 @@ func (r *Route) reassignLanes() {
 	r.workers.leader.Signal()
 }
 
-// leave abandons the workers of a removed route.
+// Leave abandons the workers of a removed route.
 func (r *Route) Leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

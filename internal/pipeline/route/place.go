@@ -53,7 +53,7 @@ func (b *backlog) assignLane(next *unplaced, v *spec.Verdict, filtered bool) {
 	case filtered:
 		b.settings.Count().Filtered.Inc()
 		b.queue.Remove(e)
-	case next.Unseen && v.Err == nil && b.holdDelete(e.Delta, v):
+	case next.Unseen && v.Err == nil && b.holdDelete(e.Delta, v): // else v may have the reason
 		b.queue.Remove(e)
 	case b.limiter.suppresses(e, v):
 		b.queue.Remove(e)

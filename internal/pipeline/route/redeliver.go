@@ -127,7 +127,7 @@ type Work struct {
 	Number uint64 // identifies the delta in Config.Settled; not 0
 }
 
-// take makes a delta pending. No filter, key or rule is evaluated, and nothing bounds the number of
+// Take makes a delta pending. No filter, key or rule is evaluated, and nothing bounds the number of
 // pending deltas: its sender does.
 func (r *Route) Take(w *Work) error {
 	c := r.Generation()

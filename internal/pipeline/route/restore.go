@@ -69,8 +69,8 @@ func (b *backlog) dirty() (put []checkpoint.Pending, removed []uint64) {
 		put = make([]checkpoint.Pending, 0, n)
 	}
 	sinks := b.settings.Sinks
-	if b.old != nil { // the results so far refer to the previous sinks
-		sinks = b.old.Sinks
+	if b.exchanging() { // the results so far refer to the previous sinks
+		sinks = b.before.Sinks
 	}
 	names := namesOf(sinks)
 	removed = b.queue.HandOver(func(e *queue.Entry) {
@@ -119,9 +119,9 @@ func namesOf(sinks []spec.NamedSink) func(e *queue.Entry) []string {
 // an abandoned worker may still hold the old ones. No batch may be in progress. forgotten is called
 // with each pending redelivery, which stays a dead letter.
 func (b *backlog) adoptAll(forgotten func(letter uint64)) {
-	sinks := b.old.Sinks
+	sinks := b.before.Sinks
 	b.queue.Reconfigure(func(e *queue.Entry) { b.adopt(e, sinks) }, forgotten)
-	b.old = nil
+	b.before = nil
 }
 
 // adopt enqueues a copy of an entry in a stage without a lane. sinks are those of the old

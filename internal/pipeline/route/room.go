@@ -9,7 +9,14 @@ import (
 )
 
 // room computes whether a backlog has room for another delta, and wakes the callers that wait for
-// it.
+// it. New deltas fill the head in memory, then the tail on disk, then the overflow policy applies:
+//
+//	headFull     the head has no room
+//	spills       a new delta goes to the tail: the head is full, or there is a tail already
+//	mayGoToDisk  the tail may grow, within the bounds of the route, its owner and all routes
+//	full         neither head nor tail has room: overflow
+//	low          there is a tail, and the head is half empty: a part of the tail is read
+//	overHalf     deltas that can wait, such as those of a resync, wait
 type room struct {
 	diskLate bool // a source timed out while the disk was taking the deltas on their way to it
 	stalled  bool // an upstream route timed out while it waited for room
@@ -56,7 +63,7 @@ func (r *room) first(pending []checkpoint.Pending) []checkpoint.Pending {
 // full reports whether there is no room for another delta, so that the overflow policy applies.
 // Spilled deltas still in memory share the capacity of the head.
 func (r *room) full() bool {
-	if r.onDisk() {
+	if r.mayGoToDisk() {
 		return false
 	}
 	head, tail, bound := &r.queue.Head, &r.queue.Tail, r.bound()
@@ -75,12 +82,12 @@ func (r *room) headFull() bool { return r.queue.Head.Full(r.bound()) }
 
 // spills reports whether a new delta goes to the tail.
 func (r *room) spills() bool {
-	return r.queue.Tailed() || r.disk > 0 && r.headFull() && r.onDisk()
+	return r.queue.Tailed() || r.disk > 0 && r.headFull() && r.mayGoToDisk()
 }
 
-// onDisk reports whether more deltas may go to disk: within the bounds, and not faster than the
-// disk writes.
-func (r *room) onDisk() bool { return r.queue.Tail.Bytes() < r.env.InFlight && r.diskAllows() }
+// mayGoToDisk reports whether more deltas may go to disk: within the bounds, and not faster than
+// the disk writes.
+func (r *room) mayGoToDisk() bool { return r.queue.Tail.Bytes() < r.env.InFlight && r.diskAllows() }
 
 // diskAllows reports whether the disk may hold more, for this route, its owner, and all routes.
 func (r *room) diskAllows() bool {

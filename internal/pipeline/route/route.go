@@ -3,7 +3,7 @@
 // routes act on it, too.
 //
 // The lock of a Route guards its backlog (with the rules about time), its workers and its pause.
-// backpressure.go has its relation to sinks and other routes, chain.go the hand-over of events to
+// targets.go has its relation to sinks and other routes, chain.go the hand-over of events to
 // them, redeliver.go the dead letters that are delivered again, and tailreader.go the deltas that
 // come back from the disk.
 package route
@@ -158,7 +158,7 @@ func (r *Route) Show() {
 	}
 }
 
-// restore enqueues the pending deltas of the checkpoint, see pipeline.Restore.
+// Restore enqueues the pending deltas of the checkpoint, see pipeline.Restore.
 func (r *Route) Restore(pending []checkpoint.Pending, backlog checkpoint.Backlog) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,7 +169,7 @@ func (r *Route) Restore(pending []checkpoint.Pending, backlog checkpoint.Backlog
 	return nil
 }
 
-// dirty returns the changes since the last call, for the checkpoint.
+// Dirty returns the changes since the last call, for the checkpoint.
 func (r *Route) Dirty() checkpoint.RouteCut {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,7 +178,7 @@ func (r *Route) Dirty() checkpoint.RouteCut {
 	return cut
 }
 
-// saved is called when everything that Dirty has returned is on disk, where the route takes onDisk
+// Saved is called when everything that Dirty has returned is on disk, where the route takes onDisk
 // bytes.
 func (r *Route) Saved(onDisk, owned int64) {
 	r.mu.Lock()

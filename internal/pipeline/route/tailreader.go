@@ -53,7 +53,7 @@ func (r *Route) readTail(ctx context.Context) {
 func (r *Route) nextTailPart() (part queue.Part, n int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.backlog.old != nil {
+	if r.backlog.exchanging() {
 		return part, 0, false
 	}
 	part, n, moved, ok := r.backlog.nextPart()
@@ -68,7 +68,7 @@ func (r *Route) nextTailPart() (part queue.Part, n int, ok bool) {
 func (r *Route) takeTailPart(part queue.Part, n int, pending []checkpoint.Pending, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil || r.backlog.old != nil { // after a change of the generation it is read again
+	if err != nil || r.backlog.exchanging() { // after a change of the generation it is read again
 		r.backlog.queue.Tail.EndReading()
 		return err == nil
 	}

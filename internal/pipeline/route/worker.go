@@ -134,7 +134,7 @@ func (w *worker) finish() bool {
 		i = end
 	}
 	clear(w.batch)
-	if w.route.backlog.old != nil && len(w.route.workers.busy) == 0 {
+	if w.route.backlog.exchanging() && len(w.route.workers.busy) == 0 {
 		w.route.reassignLanes()
 	} else {
 		w.route.changed()

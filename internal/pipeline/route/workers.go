@@ -42,7 +42,7 @@ func (ws *Workers) Start(ctx context.Context) {
 	ws.StartMissing()
 }
 
-// run runs a worker.
+// run runs a worker, or another goroutine of the route, which Wait waits for.
 func (ws *Workers) run(worker func()) {
 	ws.all.Add(1)
 	ws.route.env.Workers.Go(func() {
@@ -168,7 +168,7 @@ func (ws *Workers) step(w *worker) step {
 		ws.leader.Signal() // this worker may have consumed a signal for the others
 		return step{surplus: true}
 	}
-	if !b.allPlaced && b.old == nil {
+	if !b.allPlaced && !b.exchanging() {
 		if again := r.awaits(); again != nil {
 			// the next generation may have another channel
 			return step{generation: g, again: again, also: g.current.Done()}
@@ -197,6 +197,7 @@ func (ws *Workers) poll(w *worker) step {
 	if ws.take(w, now) {
 		return step{taken: true}
 	}
+	// Plan again: take may have found ready lanes blocked, or the limit has emptied them.
 	p := ws.plan(now)
 	ws.leader.Park(p)
 	r.env.Progress.reportIfAwaited()
@@ -210,7 +211,7 @@ func (ws *Workers) take(w *worker, now time.Time) bool {
 	if p.Take == 0 {
 		return false
 	}
-	w.batch = b.queue.Take(p.Take, w.batch[:0], b.pass)
+	w.batch = b.queue.Take(p.Take, w.batch[:0], b.applyLimit)
 	ws.leader.Taken(now, len(w.batch))
 	if b.rules.Limit.On() {
 		r.changed()
@@ -233,7 +234,7 @@ func (ws *Workers) view(now time.Time) queue.View {
 	r, b, g := ws.route, ws.route.backlog, ws.route.Generation()
 	lanes := &b.queue.Lanes
 	v := queue.View{
-		Now: now, Stopped: r.paused.on() || b.old != nil, Resume: r.paused.until, Ready: lanes.Ready(), NextDue: lanes.NextDue(), Gate: lanes.Gate(), Size: g.Batch.Size,
+		Now: now, Stopped: r.paused.on() || b.exchanging(), Resume: r.paused.until, Ready: lanes.Ready(), NextDue: lanes.NextDue(), Gate: lanes.Gate(), Size: g.Batch.Size,
 	}
 	if v.Ready > 0 {
 		v.Sinks = r.sinkStates(now)

@@ -19,8 +19,8 @@ type Change struct {
 	Wanted     []*event.Delta
 }
 
-// Apply applies a change to all parts of the state in one step. It is for the watch's own
-// goroutine.
+// Apply takes the cut lock and applies a change to all parts of the state in one step. It is for
+// the watch's own goroutine.
 func (s *State) Apply(c *Change) {
 	s.mu.Lock()
 	s.counting.pass(c.Applied)

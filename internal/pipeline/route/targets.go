@@ -105,7 +105,7 @@ func (r *Route) Stands() bool {
 		}
 	}
 	down := r.leftByDrain()
-	return behind|down != 0 && r.waitsFor(behind, down)
+	return behind|down != 0 && r.blockedBy(behind, down)
 }
 
 // Moving reports whether the route has pending deltas that it can process.
@@ -132,9 +132,9 @@ func (r *Route) leftByDrain() (down uint64) {
 	return down
 }
 
-// waitsFor reports whether no pending delta can proceed while these targets take nothing:
+// blockedBy reports whether no pending delta can proceed while these targets take nothing:
 // downstream routes and unavailable sinks, one bit each.
-func (r *Route) waitsFor(routes, down uint64) bool {
+func (r *Route) blockedBy(routes, down uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b, c := r.backlog, r.Generation()
@@ -145,23 +145,27 @@ func (r *Route) waitsFor(routes, down uint64) bool {
 	}
 	// A pending delta can proceed only at the other targets. Anything that may still need one of
 	// them, or whose targets are not known yet, is progress.
-	sinks := routes | down
+	blocked := routes | down
 	all := uint64(1)<<len(c.Sinks) - 1
 	busy, lanes := len(r.workers.busy) > 0, &b.queue.Lanes
 	switch {
-	case b.old != nil:
+	case b.exchanging():
 		return false
-	case !busy && down == all:
+	case !busy && down == all: // all targets are unavailable sinks: no batch is taken
 		return true
-	case sinks == 0, busy, b.queue.Head.Unplaced() > 0:
+	case busy: // a batch ends, and may close a target
 		return false
-	case lanes.Ready() > 0 && sinks != all, lanes.Gated(), lanes.Debouncing() > 0:
+	case blocked == 0 || b.queue.Head.Unplaced() > 0: // the filter may drop an unplaced entry
 		return false
-	case b.queue.Tailed() && !b.room.headFull():
+	case lanes.Ready() > 0 && blocked != all: // it was not tried at the other targets
+		return false
+	case lanes.Gated() || lanes.Debouncing() > 0: // time, or the disk, makes them ready
+		return false
+	case b.queue.Tailed() && !b.room.headFull(): // more deltas are read from disk
 		return false
 	}
 	for e := range b.queue.Head.Retried() {
-		if e.Saved.Closed|sinks != all {
+		if e.Saved.Closed|blocked != all {
 			return false
 		}
 	}
