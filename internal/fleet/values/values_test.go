@@ -156,22 +156,21 @@ func TestTwoWorkers(t *testing.T) {
 }
 
 // counting makes several workers add to pairs of counters: both of a pair in one call. Each of
-// their lanes makes calls as long as more returns true for the number of its calls. total is the
-// number of successful calls.
-func counting(t *testing.T, workers []plugins.SharedKV, keys int, more func(calls int) bool) (total *atomic.Int64, wait func()) {
+// their lanes makes calls as long as more returns true for the number of its calls.
+func counting(t *testing.T, workers []plugins.SharedKV, keys int, more func(calls int) bool) (total *counts, wait func()) {
 	t.Helper()
-	total = &atomic.Int64{}
+	total = &counts{}
 	var all sync.WaitGroup
 	for i, store := range workers {
 		for lane := range 4 {
 			all.Go(func() {
 				o := kv.NewOverlay(store, timer.Real(), limit)
 				for n := 0; more(n); n++ {
-					if err := persist(o, strconv.Itoa((i+lane+n)%keys)); err != nil {
+					if err := total.persist(o, strconv.Itoa((i+lane+n)%keys)); err != nil {
 						t.Error(err)
 						return
 					}
-					total.Add(1)
+					total.calls.Add(1)
 				}
 			})
 		}
@@ -179,14 +178,30 @@ func counting(t *testing.T, workers []plugins.SharedKV, keys int, more func(call
 	return total, all.Wait
 }
 
+// counts are the calls that succeeded, and those whose answer did not come in time: their commits
+// may be stored, and they were repeated.
+type counts struct{ calls, unanswered atomic.Int64 }
+
 // persist repeats a call as long as its commit is postponed.
-func persist(o *kv.Overlay, key string) error {
+func (c *counts) persist(o *kv.Overlay, key string) error {
 	deadline := time.Now().Add(patience)
 	for {
 		err := count(o, key)
 		if err == nil || plugins.ClassOf(err) != plugins.Postponed || time.Now().After(deadline) {
 			return err
 		}
+		if strings.Contains(err.Error(), "cannot be written to NATS") {
+			c.unanswered.Add(1)
+		}
+	}
+}
+
+// check compares the calls with the sums of both halves of the counters.
+func (c *counts) check(t *testing.T, a, b int64) {
+	t.Helper()
+	calls, unanswered := c.calls.Load(), c.unanswered.Load()
+	if a != b || a < calls || a > calls+unanswered {
+		t.Errorf("the counters are %d and %d after %d calls, and %d without an answer", a, b, calls, unanswered)
 	}
 }
 
@@ -215,7 +230,7 @@ func sums(store plugins.KV, keys int) (a, b int64) {
 }
 
 // TestContention shows that no commit is lost or applied twice while several workers change the
-// same values.
+// same values. On a machine so slow that an answer does not come in time, its call is repeated.
 func TestContention(t *testing.T) {
 	// Guarantee: workers-kv
 	t.Parallel()
@@ -228,13 +243,12 @@ func TestContention(t *testing.T) {
 	total, wait := counting(t, stores, keys, func(calls int) bool { return calls < 25 })
 	wait()
 	fresh := open(t, worker(t, c.URLs(), 1), "h")
-	if a, b := sums(fresh, keys); a != total.Load() || b != total.Load() {
-		t.Errorf("the counters are %d and %d after %d calls", a, b, total.Load())
-	}
+	a, b := sums(fresh, keys)
+	total.check(t, a, b)
 }
 
-// TestServersDie shows the same, with at least as many commits as calls, while servers of a cluster
-// are killed and paused. A commit whose answer was lost may be repeated by its call.
+// TestServersDie shows the same while servers of a cluster are killed and paused. A commit whose
+// answer was lost may be repeated by its call.
 func TestServersDie(t *testing.T) {
 	// Guarantee: workers-kv
 	t.Parallel()
@@ -251,8 +265,8 @@ func TestServersDie(t *testing.T) {
 	var ended atomic.Bool
 	total, wait := counting(t, stores, keys, func(int) bool { return !ended.Load() && !t.Failed() })
 	for round := range effort.Rounds(2, 4, 100) {
-		before := total.Load()
-		for late := time.Now().Add(patience); total.Load() < before+30 && time.Now().Before(late); {
+		before := total.calls.Load()
+		for late := time.Now().Add(patience); total.calls.Load() < before+30 && time.Now().Before(late); {
 			<-time.After(10 * time.Millisecond)
 		}
 		leader := c.Leader(t, js, "KV_dr_f_kv")
@@ -269,11 +283,8 @@ func TestServersDie(t *testing.T) {
 	ended.Store(true)
 	wait()
 	fresh := joined()
-	if a, b := sums(fresh, keys); a != b || a < total.Load() {
-		t.Errorf("the counters are %d and %d after %d calls", a, b, total.Load())
-	} else if a > total.Load() {
-		t.Logf("%d of %d calls were applied twice", a-total.Load(), total.Load())
-	}
+	a, b := sums(fresh, keys)
+	total.check(t, a, b)
 }
 
 // TestUnreachable shows that a commit fails as postponed while NATS cannot be reached, that reads
