@@ -22,6 +22,9 @@ const (
 	abandonTimeout = 5 * time.Second
 )
 
+// FinishBound is the longest time for which [Change.Finish] waits for batches.
+const FinishBound = finishTimeout + abandonTimeout
+
 // Change is another set of routes, ready to replace the present one. The order is
 // [Pipeline.Prepare], [Pipeline.Yield], [Change.Swap] while no delta is between Admit and its
 // commit, [Change.Existing] at the same moment, then [Change.Finish].

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/pipeline"
 )
 
 // alter changes the configuration: it changes the settings or the name of a route, removes it, or
@@ -69,6 +71,10 @@ func (w *world) reload(what, which int) {
 	}
 }
 
+// reloadBound is the time after which a reload counts as stuck. A reload waits for a blocked batch as
+// long as the product allows, which is no failure, so the bound is twice that.
+const reloadBound = 2 * pipeline.FinishBound
+
 // signal reloads the configuration, and waits until the reload is complete.
 func (w *world) signal() {
 	w.write()
@@ -79,13 +85,13 @@ func (w *world) signal() {
 	case <-w.l.ended:
 	case <-time.After(time.Minute): // it ended; rest reports the reason
 	}
-	for range 60 {
+	for began := time.Now(); time.Since(began) < reloadBound; {
 		if w.pass(500 * time.Millisecond); w.l == nil || w.l.log.reloads() > before {
 			break
 		}
 	}
 	if w.l != nil && w.l.log.reloads() == before {
-		w.fail("life %d never reloads", w.lives)
+		w.fail("life %d has not reloaded after %v", w.lives, reloadBound)
 	}
 }
 
