@@ -2,9 +2,11 @@ package informer_test
 
 import (
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -154,4 +156,46 @@ func TestUnreadableWhileLoading(t *testing.T) {
 	if !strings.Contains(r.log.String(), "saved objects cannot be read") {
 		t.Errorf("the log is %s", r.log)
 	}
+}
+
+// TestUnreadableIsNotSynced: a watch has resumed when its saved objects turn out to be damaged. Its
+// source is synced when the list is applied, not before: a rescan of a condition, which waits for
+// that, would take the objects that are not in the store for gone ones, and report that they left.
+func TestUnreadableIsNotSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, d := saved(t, options{})
+		listing := make(chan struct{}) // closed to answer the list
+		a.onRequest(func(_ http.ResponseWriter, r *http.Request) bool {
+			if kind := kindOf(r); kind != "LIST" && kind != "WATCHLIST" {
+				return false
+			}
+			select {
+			case <-listing:
+				return false
+			case <-r.Context().Done():
+				return true
+			}
+		})
+		l := &later{hold: make(chan struct{}), broken: true}
+		r := restart(t, a, options{later: l}, d)
+		a.awaitWatch()
+		close(l.hold)
+		synctest.Wait()
+		if a.lists() == 0 {
+			t.Error("nothing is listed")
+		}
+		select {
+		case <-r.factory.Synced("pods"):
+			t.Error("the source counts as synced without its objects")
+		default:
+		}
+		if status, _ := r.factory.Status("pods"); status.Synced {
+			t.Errorf("status %+v without the objects", status)
+		}
+		close(listing)
+		r.synced()
+		if n := r.metric("source_objects", "pods"); n != 3 {
+			t.Errorf("synced with %v objects", n)
+		}
+	})
 }

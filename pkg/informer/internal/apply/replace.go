@@ -15,7 +15,7 @@ import (
 func (a *Applier) Resume() {
 	a.cfg.Plan.Done()
 	a.cfg.Log.Info("watch resumed", "watch", a.cfg.Watch)
-	a.cfg.State.Loader().WhenDone(func() { a.setSynced(true) })
+	a.cfg.State.WhenRestored(func() { a.setSynced(true) })
 }
 
 // Replace compares a complete list with the store and applies the differences: first the removed

@@ -57,7 +57,7 @@ func Expect(s *State, version string, objects int) (last Count, ok bool) {
 		last, ok = *c.known, true
 	}
 	*c = counting{stored: c.stored}
-	if s.loader.Load() == nil && !s.Position.relisting && !Lower(version, s.Position.reached()) {
+	if s.loader.Load() == nil && !s.incomplete.Load() && !s.Position.relisting && !Lower(version, s.Position.reached()) {
 		c.pending = &Count{Version: version, Server: objects}
 		c.complete(s.Position)
 	}

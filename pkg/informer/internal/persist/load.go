@@ -9,20 +9,21 @@ import (
 
 // Loader restores the objects of a watch while the watch runs already: the first delta after a
 // restart waits for its own object only. A list, a resync, and that the sources count as synced
-// need all objects and wait for them.
+// need all objects and wait for them. If some cannot be read, a list is requested, and only its end
+// makes the sources synced.
 //
 // A nil Loader has restored everything; its methods can be called.
 type Loader struct {
 	state *State
 	from  Saved
-	done  chan struct{} // closed when all objects are restored
+	done  chan struct{} // closed when all readable objects are restored
 
 	mu sync.Mutex // taken before the State's lock
 	// claimed has the keys that the watch has used, and whose objects Run must not restore any
 	// more; nil once Run has passed all objects.
 	claimed map[event.Key]bool
-	then    []func() // called when all objects are restored
-	ended   bool     // they are, and then is empty
+	then    []func() // see State.WhenRestored
+	ended   bool     // done is closed soon, and then is empty
 	// the calls of Fetch that have claimed an object and not restored it yet
 	fetching sync.WaitGroup
 }
@@ -39,7 +40,7 @@ func (l *Loader) Run(ctx context.Context) {
 	for more := true; more && ctx.Err() == nil; {
 		var err error
 		if more, err = l.from.Next(l.restore); err != nil {
-			l.state.cfg.Unreadable(err)
+			l.state.unreadable(err)
 			break
 		}
 	}
@@ -71,6 +72,9 @@ func (l *Loader) finish() {
 	l.mu.Unlock()
 	l.state.loader.Store(nil)
 	close(l.done)
+	if l.state.incomplete.Load() {
+		return
+	}
 	for _, call := range then {
 		call()
 	}
@@ -86,7 +90,7 @@ func (l *Loader) Fetch(key event.Key) {
 	o, err := l.from.Object(key)
 	switch {
 	case err != nil:
-		l.state.cfg.Unreadable(err)
+		l.state.unreadable(err)
 	case o != nil:
 		l.state.load(o, prepare(l.state.cfg.Store, o))
 	}
@@ -108,23 +112,36 @@ func (l *Loader) claim(key event.Key) bool {
 	return true
 }
 
-// WhenDone calls f once all objects are restored, at once if they are.
-func (l *Loader) WhenDone(f func()) {
-	if l != nil {
-		l.mu.Lock()
-		pending := !l.ended
-		if pending {
-			l.then = append(l.then, f)
-		}
-		l.mu.Unlock()
-		if pending {
-			return
-		}
+// WhenRestored calls f once the store has all saved objects, at once if it does. It never calls f
+// if some cannot be read: the end of the list that follows stands for it. Otherwise a rescan would
+// take an object that is not in the store yet for one that is gone.
+func (s *State) WhenRestored(f func()) {
+	if l := s.Loader(); l != nil && l.enlist(f) {
+		return
 	}
-	f()
+	if !s.incomplete.Load() {
+		f()
+	}
 }
 
-// Wait waits until all objects are restored. It returns false if ctx is done first.
+// enlist makes finish call f. It returns false if finish has come before.
+func (l *Loader) enlist(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.ended {
+		l.then = append(l.then, f)
+	}
+	return !l.ended
+}
+
+// unreadable records that the store lacks an object. The record comes before the request for a
+// list, whose end removes it.
+func (s *State) unreadable(err error) {
+	s.incomplete.Store(true)
+	s.cfg.Unreadable(err)
+}
+
+// Wait waits until all readable objects are restored. It returns false if ctx is done first.
 func (l *Loader) Wait(ctx context.Context) bool {
 	if l == nil {
 		return true

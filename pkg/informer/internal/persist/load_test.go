@@ -2,6 +2,7 @@ package persist
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"testing"
@@ -59,7 +60,7 @@ func TestLoadedLetsGo(t *testing.T) {
 	s := New(Config{Store: objects, Learn: func(*event.Object) {}, Unreadable: func(err error) { t.Error(err) }})
 	s.Restore(&Restored{Applied: "1", Later: from})
 	l, done := s.Loader(), false
-	l.WhenDone(func() { done = true })
+	s.WhenRestored(func() { done = true })
 	l.Fetch(from.objects[1].Key())
 	if len(objects) != 1 || from.asked != 1 || done {
 		t.Fatalf("%d objects after %d questions, done: %v", len(objects), from.asked, done)
@@ -102,12 +103,12 @@ func TestLoadedWhileFetching(t *testing.T) {
 		s.Restore(&Restored{Applied: "1", Later: from})
 		l, told, loaded := s.Loader(), 0, 0
 		then := func() { told++; loaded = len(objects) }
-		l.WhenDone(then)
+		s.WhenRestored(then)
 		go l.Fetch(all.objects[1].Key())
 		<-from.asked
 		go l.Run(t.Context())
 		synctest.Wait()
-		l.WhenDone(then)
+		s.WhenRestored(then)
 		if len(objects) != 1 || told != 0 || s.Loader() == nil {
 			t.Errorf("%d objects, told %d times, loader %v", len(objects), told, s.Loader())
 		}
@@ -125,6 +126,56 @@ func TestLoadedWhileFetching(t *testing.T) {
 			t.Errorf("told %d times, with %d objects", told, loaded)
 		}
 	})
+}
+
+// damaged has an object that cannot be read, one or several times.
+type damaged struct {
+	*saved
+
+	byKey, inOrder bool
+}
+
+func (d *damaged) Object(key event.Key) (*event.Object, error) {
+	if d.byKey {
+		return nil, errors.New("damaged")
+	}
+	return d.saved.Object(key)
+}
+
+func (d *damaged) Next(take func(*event.Object)) (more bool, err error) {
+	if d.inOrder {
+		return true, errors.New("damaged")
+	}
+	return d.saved.Next(take)
+}
+
+// TestUnreadableIsNotRestored is about a state of which an object cannot be read, for a delta or in
+// order: it does not count as restored, neither at the end of the Loader nor later, until a list
+// was applied.
+func TestUnreadableIsNotRestored(t *testing.T) {
+	for name, from := range map[string]*damaged{"for a delta": {byKey: true}, "in order": {inOrder: true}} {
+		t.Run(name, func(t *testing.T) {
+			from.saved = &saved{objects: []*event.Object{pod(t, "a"), pod(t, "b")}}
+			s, told, lists := (*State)(nil), 0, 0
+			s = New(Config{Store: store{}, Learn: func(*event.Object) {}, Unreadable: func(error) {
+				lists++
+				s.WhenRestored(func() { told++ })
+			}})
+			s.Restore(&Restored{Applied: "1", Later: from})
+			s.WhenRestored(func() { told++ })
+			s.Loader().Fetch(from.objects[1].Key())
+			s.Loader().Run(t.Context())
+			s.WhenRestored(func() { told++ })
+			if told != 0 || lists != 1 || s.Loader() != nil {
+				t.Errorf("told %d times, %d lists, loader %v", told, lists, s.Loader())
+			}
+			s.BeginReplace()
+			s.EndReplace("2")
+			if s.WhenRestored(func() { told++ }); told != 1 {
+				t.Errorf("told %d times after the list", told)
+			}
+		})
+	}
 }
 
 // TestLossy is about a state whose last cuts may be missing: until the watch has caught up with the

@@ -34,7 +34,9 @@ type State struct {
 	Position *Position
 
 	cfg    Config
-	loader atomic.Pointer[Loader] // nil: the store has all saved objects
+	loader atomic.Pointer[Loader] // nil: no further saved object will be restored
+	// incomplete: saved objects could not be read, and no list was applied since then.
+	incomplete atomic.Bool
 
 	// mu is the cut lock.
 	mu    sync.Mutex
@@ -67,7 +69,7 @@ func New(cfg Config) *State {
 	return s
 }
 
-// Loader returns the loader of the objects that are not restored yet; nil: all are restored.
+// Loader returns the loader of the objects that are not restored yet; nil: all readable ones are.
 func (s *State) Loader() *Loader { return s.loader.Load() }
 
 // Get returns the object of a key; nil: none.
@@ -171,6 +173,7 @@ func (s *State) EndReplace(version string) {
 	s.Position.cluster, s.Position.relisting = cmp.Or(s.Position.listing, s.Position.cluster), false
 	s.Position.listed(version)
 	s.identities, s.lossy = false, false
+	s.incomplete.Store(false)
 	for uid, i := range s.intents {
 		if o := s.Get(i.Key()); o != nil && o.UID() == uid {
 			s.endIntent(uid) // a backup may have an older state
