@@ -27,14 +27,17 @@ const hashKeySize = 32
 func readHashKey(dir string) ([]byte, error) {
 	path := filepath.Join(dir, hashKeyFile)
 	info, err := os.Lstat(path)
-	switch {
-	case err == nil && !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file: remove it", path)
-	case err == nil && info.Size() == hashKeySize:
-		key, err := os.ReadFile(path)
-		return key, fileerr.Explain(err)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fileerr.Explain(err)
+	}
+	if err == nil {
+		if !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%s is not a regular file: remove it", path)
+		}
+		if info.Size() == hashKeySize {
+			key, err := os.ReadFile(path)
+			return key, fileerr.Explain(err)
+		}
 	}
 	key := make([]byte, hashKeySize)
 	_, _ = rand.Read(key) // it never fails

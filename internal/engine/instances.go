@@ -38,6 +38,7 @@ func (s *Set) OpenComponents(ctx context.Context, old *Set) error {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Plan.Config.Sinks)) {
+		// The workers of the fleet open a sink that only their routes use.
 		if s.Remote.only(name) {
 			continue
 		}
@@ -45,6 +46,7 @@ func (s *Set) OpenComponents(ctx context.Context, old *Set) error {
 			return fmt.Errorf("sinks.%s: %w", name, err)
 		}
 	}
+	// An instance belongs to one scope, so a handler may be opened several times, or not at all.
 	uses := s.handlerUses()
 	for _, name := range slices.Sorted(maps.Keys(s.Plan.Config.Handlers)) {
 		if !slices.ContainsFunc(uses, func(u handlerUse) bool { return u.handler == name }) {
@@ -114,8 +116,10 @@ func (s *Set) openHandler(ctx context.Context, old *Set, use handlerUse) (err er
 	if env.KV, err = s.env.Memories.OpenHandler(name); err != nil {
 		return err
 	}
+	// Its look-ups find nothing until fillCaches fills the view.
 	v := &view{}
 	env.Lookup, env.APIServer = v, s.env.server()
+	// A worker of a fleet has no caches and asks the leader.
 	if elsewhere := s.env.Lookup; elsewhere != nil {
 		env.Lookup = elsewhere(name)
 	}
@@ -130,6 +134,7 @@ func (s *Set) openHandler(ctx context.Context, old *Set, use handlerUse) (err er
 	if err := openComponent(s, s.handlers, old.handlers, c, o); err != nil {
 		return err
 	}
+	// An instance of old has a view, which it keeps: only the catalog behind it changes.
 	if opened := s.handlers[name]; opened.view == nil {
 		if opened.view = v; use.scope != nil {
 			opened.slots = make(chan struct{}, use.workers)

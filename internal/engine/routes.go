@@ -45,6 +45,7 @@ func (s *Set) route(p *compile.Route) spec.Settings {
 			route.Ops = append(route.Ops, op)
 		}
 	}
+	// The handler and the sinks of a route with workers may not be open in this process.
 	if handler := s.handlers[p.Instance]; handler != nil {
 		route.Handler = handlerOf(handler)
 	}
@@ -61,6 +62,7 @@ func (s *Set) route(p *compile.Route) spec.Settings {
 		route.HandlerName, route.Handler = emitHandler, s.env.Components.Emit(p.EmitProgram, cache, route.Joint)
 	}
 	route.With, route.Cached = withOf(p, cache), spec.Cached{Object: s.currentOf(p), Whole: s.ready(p.Name, secrets(s, p))}
+	// It comes after the sinks, whose names it needs and which it replaces.
 	s.Remote.replace(&route)
 	if scope := p.Scope(); scope != nil {
 		route.Allowance = s.env.Allowances.Of(scope.Prefix)
@@ -68,17 +70,17 @@ func (s *Set) route(p *compile.Route) spec.Settings {
 	if p.FilterProgram != nil {
 		route.Filter = s.filter(p, p.FilterProgram, p.Filter, cache)
 	}
-	switch {
-	case p.WhenProgram != nil:
+	if p.WhenProgram != nil {
 		route.When = s.when(p)
 		route.When.Filter, route.When.Version = s.filter(p, p.WhenProgram, p.When, cache), p.ConditionVersion(s.Plan.Sources)
-	case p.For > 0:
+	} else if p.For > 0 { // without a condition, `for` holds deletes
 		route.When, route.Hold = s.when(p), p.For
 	}
 	route.Key = keyOf(p.KeyProgram, cache, route.Allowance)
 	if p.Limit != nil {
 		route.Limit = spec.Limit{Key: keyOf(p.LimitProgram, cache, route.Allowance), Every: p.Limit.Every, Burst: p.Limit.Burst}
 	}
+	// Keys are saved with the backlog, and those of a Secret may be its content.
 	if len(p.SecretSources) > 0 && s.env.State != nil {
 		route.Key, route.Limit.Key = s.env.State.Hashed(route.Key), s.env.State.Hashed(route.Limit.Key)
 	}
@@ -138,10 +140,10 @@ func deliver(s string) spec.Deliver {
 // overflow returns the behaviour of a full queue. Events of an upstream route are never coalesced:
 // by default that route waits.
 func overflow(r *config.Route) spec.Overflow {
-	switch {
-	case r.Overflow == config.OverflowDropOldest:
+	if r.Overflow == config.OverflowDropOldest {
 		return spec.DropOldest
-	case r.Overflow == config.OverflowBlock, len(r.Upstream) > 0:
+	}
+	if r.Overflow == config.OverflowBlock || len(r.Upstream) > 0 {
 		return spec.Block
 	}
 	return spec.Coalesce

@@ -153,10 +153,11 @@ func (s *State) Restore(ctx context.Context, watches map[string]*informer.Watch,
 			return fmt.Errorf("state.dir: %w", err)
 		}
 		keep.Watches = append(keep.Watches, w.Spec().ID())
-		if !known {
+		if !known { // the next cut records that its first list is still to come
 			s.Begin(w.Spec().ID())
 		}
 	}
+	// Saved deltas get their resource by the name of their source, so the routes come later.
 	for name, source := range p.Sources {
 		resources[name] = watches[source.Specs[0].ID()].Resource()
 	}
@@ -168,6 +169,8 @@ func (s *State) Restore(ctx context.Context, watches map[string]*informer.Watch,
 		keep.Routes = append(keep.Routes, route.ID)
 	}
 	keep.Routes = append(keep.Routes, p.UnfitIDs()...)
+	// New routes get the existing objects and become known in one cut: after a crash they have both
+	// or neither.
 	s.factory.Existing(func(d *event.Delta) event.Admission { return s.pipeline.Existing(context.WithoutCancel(ctx), d) })
 	s.Introduce(p.Routes)
 	keep.Handlers = Remembering(p.Config)
@@ -182,6 +185,8 @@ func (s *State) Restore(ctx context.Context, watches map[string]*informer.Watch,
 // all at one moment, and the writes of handlers until some time after it.
 func (s *State) Collect(at func()) checkpoint.Cut {
 	var cut checkpoint.Cut
+	// Between BeginCut and End no watch applies a delta, so the backlogs of the routes agree with
+	// the applied resourceVersions.
 	held := s.factory.BeginCut()
 	at()
 	for _, p := range []participant{s.pipeline, s.watches, &s.appeared} {
@@ -189,6 +194,7 @@ func (s *State) Collect(at func()) checkpoint.Cut {
 			addRoute(&cut, c)
 		}
 	}
+	// The watches go on; the rest concerns copies.
 	changes := held.End()
 	cut.Cluster = clusterOf(changes)
 	for _, c := range changes {
@@ -205,6 +211,7 @@ func (s *State) Collect(at func()) checkpoint.Cut {
 		}
 		cut.Watches = append(cut.Watches, w)
 	}
+	// Last: the writes of a handler are then in the cut in which its delta is done, or earlier.
 	cut.Memories = s.memories.dirty()
 	return cut
 }

@@ -23,6 +23,7 @@ func (s *Set) OpenStores(old *Set) {
 			shared[spec] = slices.AppendSeq(shared[spec], maps.Values(s.indexes[name]))
 		}
 	}
+	// A watch that finds namespaces needs a store even if no source watches them.
 	for spec := range shared {
 		if of, ok := spec.Namespaces(); ok && shared[of] == nil {
 			shared[of] = []index.Spec{}
@@ -32,7 +33,7 @@ func (s *Set) OpenStores(old *Set) {
 		store := old.stores[spec]
 		if store == nil {
 			store = index.NewStore(indexes...)
-		} else if swap := store.Reindex(indexes...); swap != nil {
+		} else if swap := store.Reindex(indexes...); swap != nil { // the old indexes are in use until Install
 			s.reindex = append(s.reindex, swap)
 		}
 		s.stores[spec] = store
@@ -53,6 +54,7 @@ func (s *Set) WantedWatches() []informer.Wanted {
 		return &wanted[i]
 	}
 	names := slices.Sorted(maps.Keys(s.Plan.Config.Sources))
+	// First those that find namespaces: a watch looks for its finder among the earlier ones.
 	for _, name := range names {
 		for _, spec := range s.Plan.Sources[name].Specs {
 			if of, ok := spec.Namespaces(); ok {

@@ -115,6 +115,7 @@ func (q *Watches) Use(all []*watchedRoute, routes []compile.Route) {
 			bySource[source] = append(bySource[source], next)
 		}
 	}
+	// New changes go to the new routes from here on; the work of the old ones follows.
 	old := q.all
 	q.all = all
 	q.retired, q.retiring = append(q.retired, q.retiring...), nil
@@ -128,7 +129,7 @@ func (q *Watches) Use(all []*watchedRoute, routes []compile.Route) {
 	for _, one := range all {
 		q.signal(one)
 	}
-	if q.ctx != nil {
+	if q.ctx != nil { // Start runs the first ones
 		q.run()
 	}
 }
@@ -145,19 +146,19 @@ func (q *Watches) replace(was *watchedRoute, all []*watchedRoute, routes []compi
 	q.deps.Metrics.WatchesChanges.DeleteLabelValues(was.route.Name)
 	q.deps.Metrics.WatchesObjects.DeleteLabelValues(was.route.Name)
 	id := was.route.ID
-	i := slices.IndexFunc(all, func(next *watchedRoute) bool { return next.route.ID == id })
-	switch {
-	case i >= 0:
+	if i := slices.IndexFunc(all, func(next *watchedRoute) bool { return next.route.ID == id }); i >= 0 {
 		all[i].takeOver(was)
-	case slices.ContainsFunc(routes, func(p compile.Route) bool { return p.ID == id }):
-		// otherwise the route was removed, and its saved work is restored when it returns
+		was.clear()
+		return
+	}
+	// A route without watches needs no saved work. That of a removed route stays on disk, and is
+	// restored when the route returns.
+	if slices.ContainsFunc(routes, func(p compile.Route) bool { return p.ID == id }) {
 		was.clear()
 		was.changeJournal.removeAll()
 		was.dueJournal.removeAll()
-		fallthrough
-	default:
-		q.retired = append(q.retired, was.cut()...)
 	}
+	q.retired = append(q.retired, was.cut()...)
 	was.clear()
 }
 
@@ -220,11 +221,9 @@ func (q *Watches) Finish() {
 		}
 		one.mu.Lock()
 		left := []any{slog.String("route", one.route.Name), slog.Int("changes", len(one.changes)), slog.Int("objects", one.pending())}
-		switch {
-		case !one.active:
-		case q.deps.Saved:
+		if one.active && q.deps.Saved {
 			q.deps.Log.Info("stopped with pending work of watches; the next start resumes it", left...)
-		default:
+		} else if one.active {
 			q.deps.Log.Warn("stopped with pending work of watches, which is lost without state.dir; after the start, run router resync -route", left...)
 		}
 		one.mu.Unlock()
@@ -313,12 +312,12 @@ func (q *Watches) signal(one *watchedRoute) {
 	one.mu.Lock()
 	defer one.mu.Unlock()
 	active := len(one.changes) > 0 || one.pending() > 0
-	switch {
-	case active && !one.active:
-		if q.active++; q.active == 1 {
+	if active && !one.active {
+		if q.active++; q.active == 1 { // Settle waits for it
 			q.quiet = make(chan struct{})
 		}
-	case !active && one.active:
+	}
+	if !active && one.active {
 		q.idle()
 	}
 	one.active = active

@@ -100,6 +100,7 @@ func (q *Watches) Dirty() []checkpoint.RouteCut {
 // cut returns the changes of the route, if there are any. mu is held.
 func (one *watchedRoute) cut() []checkpoint.RouteCut {
 	var records []checkpoint.RuleRecord
+	// A record without a value removes the former one.
 	one.changeJournal.handOver(func(n uint64) bool {
 		record := checkpoint.RuleRecord{Kind: kindChange, Key: binary.BigEndian.AppendUint64(nil, n)}
 		i, there := slices.BinarySearchFunc(one.changes, n, func(c change, n uint64) int { return cmp.Compare(c.n, n) })
@@ -111,6 +112,7 @@ func (one *watchedRoute) cut() []checkpoint.RouteCut {
 	})
 	one.dueJournal.handOver(func(ref cel.Ref) bool {
 		_, there := one.due[ref]
+		// The object that is being emitted counts as due until its delta is pending in the route.
 		there = there || one.putting != nil && *one.putting == ref
 		record := checkpoint.RuleRecord{Kind: kindDue, Key: []byte(ref.Key.Namespace + "\x00" + ref.Key.Name + "\x00" + ref.UID)}
 		if there {
@@ -148,15 +150,16 @@ func (q *Watches) Restore(db *checkpoint.DB, all []*watchedRoute, routes []compi
 			return err
 		}
 		at := slices.IndexFunc(all, func(q *watchedRoute) bool { return q.route == p })
-		switch {
-		case len(records) == 0:
-		case at < 0: // the route has no watches any more
-			q.retiring = append(q.retiring, checkpoint.RouteCut{Name: p.ID, Rules: removed(records)})
-		default:
-			one := all[at]
-			one.restore(records, resource)
-			q.deps.Log.Info("resuming the pending work of watches", "route", p.Name, "changes", len(one.changes), "objects", len(one.order))
+		if len(records) == 0 {
+			continue
 		}
+		if at < 0 { // the route has no watches any more
+			q.retiring = append(q.retiring, checkpoint.RouteCut{Name: p.ID, Rules: removed(records)})
+			continue
+		}
+		one := all[at]
+		one.restore(records, resource)
+		q.deps.Log.Info("resuming the pending work of watches", "route", p.Name, "changes", len(one.changes), "objects", len(one.order))
 	}
 	return nil
 }

@@ -35,20 +35,15 @@ func (q *Watches) resolveChanges(ctx context.Context, one *watchedRoute) {
 	}
 	for ctx.Err() == nil {
 		c, waits := one.first()
-		var refs []cel.Ref
-		switch {
-		case !waits:
+		if !waits {
 			select {
 			case <-one.wake:
 			case <-ctx.Done():
 			}
 			continue
-		case c.delta == nil:
-			refs = one.objects()
-		default:
-			refs = q.dependents(ctx, one, c.delta)
 		}
-		if ctx.Err() == nil {
+		refs := q.dependents(ctx, one, c.delta)
+		if ctx.Err() == nil { // otherwise the evaluation was cut short, and the change stays
 			q.resolved(one, c, refs)
 		}
 	}
@@ -113,16 +108,17 @@ func (q *Watches) putThroughDue(ctx context.Context, one *watchedRoute) {
 			}
 			continue
 		}
-		switch err := q.putThrough(ctx, one, ref); {
-		case err == nil:
+		err := q.putThrough(ctx, one, ref)
+		if err == nil {
 			q.done(one, ref)
-		case ctx.Err() != nil || errors.Is(err, informer.ErrNotRunning) || errors.Is(err, pipeline.ErrStopped):
-			return
-		default:
-			q.deps.Log.Error("an object due by watches could not be emitted; retrying", slog.String("route", one.route.Name),
-				slog.String("object", ref.Key.String()), slog.Any("err", err))
-			_ = timer.Sleep(ctx, retryPause) // the loop checks ctx
+			continue
 		}
+		if ctx.Err() != nil || errors.Is(err, informer.ErrNotRunning) || errors.Is(err, pipeline.ErrStopped) {
+			return // the object is still due, and saved
+		}
+		q.deps.Log.Error("an object due by watches could not be emitted; retrying", slog.String("route", one.route.Name),
+			slog.String("object", ref.Key.String()), slog.Any("err", err))
+		_ = timer.Sleep(ctx, retryPause) // the loop checks ctx
 	}
 }
 
@@ -167,21 +163,24 @@ func (one *watchedRoute) objects() (refs []cel.Ref) {
 	return refs
 }
 
-// dependents evaluates the expression. If it fails, no object becomes due; the failure is counted,
-// and logged the first time.
+// dependents evaluates the expression; without a delta, all objects of the route depend on the
+// change. If it fails, no object becomes due; the failure is counted, and logged the first time.
 func (q *Watches) dependents(ctx context.Context, one *watchedRoute, d *event.Delta) []cel.Ref {
+	if d == nil {
+		return one.objects()
+	}
 	refs, err := one.route.WatchPrograms[d.Source].Objects(ctx, cel.Input{Delta: d, Cache: one.cache})
 	if err == nil || ctx.Err() != nil {
 		return refs
 	}
 	kind := "watches"
-	switch {
-	case errors.Is(err, cel.ErrAbsent):
+	if errors.Is(err, cel.ErrAbsent) {
 		kind = "absent"
-	case errors.Is(err, cel.ErrCost):
+	} else if errors.Is(err, cel.ErrCost) {
 		kind = "cost"
 	}
 	q.deps.Metrics.RouteErrors.WithLabelValues(one.route.Name, kind).Inc()
+	// The expression is likely to fail for the next delta, too, and the metric counts all of them.
 	one.complain.Do(func() {
 		e := one.route.Watches[d.Source]
 		at := ""

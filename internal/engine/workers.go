@@ -121,17 +121,18 @@ func (r *remote) Retire(ctx context.Context, next *remote) (resume func(), err e
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.sinks)) {
-		if next.sinks[id] != nil {
+		if next.sinks[id] != nil { // its workers stay
 			continue
 		}
 		k := slices.IndexFunc(r.plan.Routes, func(p compile.Route) bool { return p.ID == id })
 		name, sink := r.plan.Routes[k].Name, r.sinks[id]
+		// Before the question: also a sink that is retired in vain has to be resumed.
 		retired = append(retired, sink)
 		waiting, err := sink.Retire(ctx)
-		switch {
-		case err != nil:
+		if err != nil {
 			return resume, fmt.Errorf("route %s is without workers now, and it is unknown whether these have handled all its deltas: %w: %w", name, err, ErrWorkersBusy)
-		case waiting:
+		}
+		if waiting {
 			return resume, fmt.Errorf("route %s is without workers now: %w; see router status", name, ErrWorkersBusy)
 		}
 	}
