@@ -140,6 +140,7 @@ func (r *router) useObjects(ctx context.Context, plan *compile.Plan) {
 		}
 		now = append(now, one)
 	}
+	// The status of the objects is written from the new list.
 	o.now.Store(&now)
 	o.writer.Wake()
 	r.saveObjects(o.toSave(plan))
@@ -155,12 +156,11 @@ func (o *objectRoutes) toSave(plan *compile.Plan) (all []kubestatus.Saved) {
 			continue // an included file
 		}
 		text, accepted := plan.Accepted[f.Key()]
-		switch {
-		case f.Config != nil:
-		case accepted:
+		if f.Config == nil { // its present text has mistakes
+			if !accepted {
+				continue
+			}
 			object = object.Former(text)
-		default:
-			continue
 		}
 		all = append(all, kubestatus.Saved{Object: object, Accepted: text})
 	}
@@ -251,6 +251,7 @@ func (r *router) objectStates() map[*kubestatus.Object]kubestatus.State {
 			continue // the next reload knows it
 		}
 		s := kubestatus.State{Generation: c.object.Generation, Problem: c.problem, Runs: c.id != "", Paused: paused[c.id], Deferred: late[c.id]}
+		// Backward, so that the first one of the configuration is named.
 		for _, name := range slices.Backward(c.sources) {
 			if !synced[name] {
 				s.NotSynced = name

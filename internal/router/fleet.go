@@ -85,15 +85,15 @@ func runMember(ctx context.Context, opts Options, cfg *config.Config) error {
 		if t != nil {
 			err = m.lead(ctx, t)
 		}
-		var problems config.Problems
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return err
-		case errors.As(err, &problems):
-			return problems
-		case err != nil && t != nil:
+		}
+		if problems, ok := errors.AsType[config.Problems](err); ok {
+			return problems // another term would end in the same way
+		}
+		if err != nil && t != nil { // the elector lets others try first
 			m.elector.Fail(err)
-		case err != nil:
+		} else if err != nil {
 			opts.Log.Error("fleet: this member could not lead; it is a standby again", "err", err)
 			// Another member may be able to.
 			if timer.Sleep(ctx, cfg.Fleet.Lease) != nil {
@@ -184,6 +184,7 @@ func (m *member) openCuts(ctx context.Context, after uint64, failing func(error)
 func (m *member) lead(ctx context.Context, t *term) error {
 	ctx, t.end = context.WithCancelCause(ctx)
 	defer t.end(nil)
+	// The start may take long, and the Lease may be lost meanwhile.
 	var watch sync.WaitGroup
 	watch.Go(func() { t.watch(ctx) })
 	begun := time.Now()
@@ -203,10 +204,12 @@ func (m *member) lead(ctx context.Context, t *term) error {
 		m.log.Info("fleet: this member leads", "member", m.name, "term", t.cuts.Term())
 		err = r.run(ctx)
 	}
+	// It is read before the end, which sets a cause of its own.
 	cause := context.Cause(ctx)
 	t.end(nil)
 	watch.Wait()
 	err = errors.Join(err, t.close())
+	// The Lease is freed last, so that the next leader begins after the last cut of this one.
 	prefer := ""
 	if errors.Is(cause, errHandover) {
 		prefer = t.lead.AskedBy()
@@ -216,11 +219,12 @@ func (m *member) lead(ctx context.Context, t *term) error {
 	if failed := t.lead.Release(releasing, prefer); failed != nil {
 		m.log.Warn("fleet: the Lease was not freed, and expires", "err", failed)
 	}
-	switch {
-	case errors.Is(cause, errDeposed):
+	// Neither is a failure of this member, so the errors that follow from it are only logged.
+	if errors.Is(cause, errDeposed) {
 		m.log.Warn("fleet: this member was deposed: it is a standby now", "member", m.name, "err", err)
 		return nil
-	case errors.Is(cause, errHandover):
+	}
+	if errors.Is(cause, errHandover) {
 		m.log.Info("fleet: this member has handed over: it is a standby now", "member", m.name, "to", prefer, "err", err)
 		return nil
 	}

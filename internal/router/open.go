@@ -164,10 +164,11 @@ func (r *router) openAPI(ctx context.Context) error {
 	if err := engine.Secure(&cfg, listen, r.client, r.Log); err != nil {
 		return err
 	}
-	if r.State != nil {
+	if r.State != nil { // without a state folder, dead letters are only logged and counted
 		cfg.DeadLetters = r.letters
 		cfg.Backup = r.State.Backup
 	}
+	// A program that calls the API itself needs no address.
 	if tell := r.opts.Dependencies.Control; tell != nil {
 		tell(cfg)
 	}

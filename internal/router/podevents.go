@@ -75,13 +75,14 @@ func (e *podEvents) run(ctx context.Context, conditions func() []kubestatus.Cond
 // report logs each failure once, as long as it is the same.
 func (e *podEvents) report(ctx context.Context, conditions []kubestatus.Condition) {
 	err := e.reporter.Report(ctx, conditions)
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return
-	case err == nil:
+	}
+	if err == nil {
 		e.failure = ""
 		return
-	case err.Error() == e.failure:
+	}
+	if err.Error() == e.failure {
 		return
 	}
 	e.failure = err.Error()
@@ -100,6 +101,7 @@ func (r *router) conditions() (all []kubestatus.Condition) {
 	}
 	all = append(all, r.rejected.conditions()...)
 	all = append(all, r.unfit.conditions()...)
+	// Only a refused source needs an administrator; other failures of sources pass.
 	for _, s := range r.Factory.Statuses() {
 		if s.Refused {
 			all = append(all, kubestatus.Condition{
@@ -107,6 +109,7 @@ func (r *router) conditions() (all []kubestatus.Condition) {
 			})
 		}
 	}
+	// The subject is the id: it stays the same when the route gets another name.
 	for _, route := range r.Pipeline.Status() {
 		if route.Paused != "" {
 			all = append(all, kubestatus.Condition{

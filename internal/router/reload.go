@@ -88,6 +88,7 @@ func (r *router) watchConfig(ctx context.Context) {
 			changed = r.unfit.fitAgain(ctx, &r.opts, r.client)
 			fits.set()
 		}
+		// A reload that had to wait is tried again at the next poll.
 		if changed || objects || r.reloads.again {
 			began := time.Now()
 			_ = r.tryReload(ctx) // the result is logged
@@ -119,6 +120,7 @@ func (r *router) askReload(ctx context.Context) error {
 // tryReload reloads and reports the result.
 func (r *router) tryReload(ctx context.Context) error {
 	err := r.reload(ctx)
+	// These causes pass without a change of the file, so watchConfig tries again.
 	r.reloads.again = errors.Is(err, errBusy) || errors.Is(err, errFields) || errors.Is(err, engine.ErrWorkersBusy)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -136,6 +138,7 @@ func (r *router) tryReload(ctx context.Context) error {
 		r.noted = r.noted.log(r.Log, r.Set.Plan)
 		return nil
 	}
+	// The log has all problems, /readyz the first one.
 	problems := textsOf(err)
 	reason := firstOf(problems)
 	r.reloads.failed.Store(&reason)
@@ -180,6 +183,7 @@ func (r *router) reload(ctx context.Context) error {
 	if len(problems) > 0 {
 		return problems
 	}
+	// Up to the swap each step can be undone, and the former configuration delivers all the time.
 	next := engine.NewSet(r.Env, p)
 	err := next.OpenComponents(ctx, r.Set)
 	resume := func() {}
@@ -204,12 +208,14 @@ func (r *router) reload(ctx context.Context) error {
 		r.forgetMetrics(next)
 		return err
 	}
+	// There is no way back from here on, so errors are only logged.
 	next.Remote.Announce()
 	if r.State != nil {
 		r.State.Resolve(next.Resource)
 	}
 	r.Waits.Start(ctx, next.Waits, change)
 	r.rescans.Start(ctx, r.RescansOf(next), change)
+	// Batches of the former configuration may use its components until Finish returns.
 	change.Finish(ctx)
 	old := r.Set
 	r.Set = next
@@ -341,8 +347,10 @@ func (r *router) swap(ctx context.Context, next *engine.Set, change *pipeline.Ch
 	for _, spec := range r.Factory.Specs() {
 		known[spec] = true
 	}
+	// A delta that waits for room in a queue would keep its watch from being held.
 	defer r.Pipeline.Yield()()
 	err := r.Factory.Reconfigure(ctx, next.WantedWatches(), func(held *informer.Held) {
+		// The new routes evaluate deltas with the new indexes, so these come first.
 		next.Install()
 		r.objects.Store(next.Inventory())
 		change.Swap()
@@ -352,6 +360,7 @@ func (r *router) swap(ctx context.Context, next *engine.Set, change *pipeline.Ch
 		if r.State == nil {
 			return
 		}
+		// The next cut has the new watches and routes together with the existing objects.
 		for _, w := range next.WantedWatches() {
 			if !known[w.Spec] {
 				r.State.Begin(w.Spec.ID())

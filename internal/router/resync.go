@@ -39,10 +39,10 @@ func (r *resyncer) resync(ctx context.Context, ask api.Resync) (done api.Resynce
 	done.Repeats = r.pipeline.Repeats(ask.Route)
 	for _, name := range sources {
 		one, err := r.source(ctx, name, ask)
-		switch {
-		case errors.Is(err, informer.ErrNotRunning) || ctx.Err() != nil:
+		if errors.Is(err, informer.ErrNotRunning) || ctx.Err() != nil {
 			return done, err
-		case err != nil:
+		}
+		if err != nil { // the other sources are resynced nevertheless
 			one.Error = err.Error()
 		}
 		done.Sources = append(done.Sources, one)
@@ -60,6 +60,7 @@ func (r *resyncer) sources(ask api.Resync) (sources []string, err error) {
 	for _, s := range r.factory.Statuses() {
 		sources = append(sources, s.Source)
 	}
+	// An unknown name is reported before a combination that makes no sense.
 	if ask.Source != "" && !slices.Contains(sources, ask.Source) {
 		return nil, fmt.Errorf("there is no source %q%s", ask.Source, config.Suggest(ask.Source, sources))
 	}
@@ -80,6 +81,8 @@ func (r *resyncer) sources(ask api.Resync) (sources []string, err error) {
 		}
 		sources = []string{ask.Source}
 	}
+	// A named route gets all objects, and a list is compared with the cache: neither needs sync in
+	// the ops of a route.
 	if ask.Route != "" || ask.Relist {
 		return sources, nil
 	}
@@ -137,9 +140,9 @@ func (r *resyncer) source(ctx context.Context, name string, ask api.Resync) (api
 		done.Objects, done.Deltas = found.Objects, found.Deltas
 		return done, err
 	}
+	// Without a route, the deltas take the usual way to all routes.
 	var admit informer.Admit
-	switch {
-	case ask.DryRun:
+	if ask.DryRun { // nothing is admitted, so Resync itself counts none as taken
 		admit = func(ctx context.Context, d *event.Delta) (event.Admission, error) {
 			wants, err := r.pipeline.Wants(ctx, ask.Route, d)
 			if wants {
@@ -147,7 +150,7 @@ func (r *resyncer) source(ctx context.Context, name string, ask api.Resync) (api
 			}
 			return nil, err
 		}
-	case ask.Route != "":
+	} else if ask.Route != "" {
 		admit = func(ctx context.Context, d *event.Delta) (event.Admission, error) {
 			r.taps.OfferThrough(d, ask.Route)
 			commit, err := r.pipeline.RemindTo(ctx, ask.Route, d)

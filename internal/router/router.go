@@ -82,12 +82,11 @@ func Run(ctx context.Context, opts Options) error {
 	if err == nil {
 		r, err = begin(ctx, opts, first)
 	}
-	var problems config.Problems
-	switch {
-	case err == nil:
+	if err == nil {
 		r.logStart()
 		return r.run(ctx)
-	case ctx.Err() != nil && !errors.As(err, &problems):
+	}
+	if _, invalid := errors.AsType[config.Problems](err); ctx.Err() != nil && !invalid {
 		opts.Log.Info("stopped during the start", "err", err)
 		return nil
 	}
@@ -156,6 +155,7 @@ func unlessHung[T any](ctx context.Context, step func() (T, error), abandon func
 		return r.value, r.err
 	case <-ctx.Done():
 	}
+	// Most steps end soon after ctx, and their result can then be closed in order.
 	timeout := time.NewTimer(engine.CloseTimeout)
 	defer timeout.Stop()
 	select {
@@ -232,6 +232,7 @@ func open(ctx context.Context, opts Options, first *reading) (_ *router, err err
 func (r *router) run(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
+	// The writer outlives the watches and the deliveries, because it writes their last changes.
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWriting()
 	var writer, watches sync.WaitGroup
@@ -286,11 +287,11 @@ func (r *router) rest(ctx context.Context) error {
 // drain delivers the backlog, as far as the timeout allows. In a fleet it only ends the deliveries
 // that run, because the next leader has the backlog and waits.
 func (r *router) drain(ctx context.Context) {
-	drain := r.Pipeline.Drain
-	switch {
-	case r.opts.term.deposed(ctx):
+	if r.opts.term.deposed(ctx) {
 		return
-	case r.opts.term != nil:
+	}
+	drain := r.Pipeline.Drain
+	if r.opts.term != nil {
 		drain = func(ctx context.Context) error { return pipeline.Settle(ctx, r.Pipeline) }
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.DrainTimeout)

@@ -64,6 +64,7 @@ func (m *member) standBy(ctx context.Context) (*term, error) {
 	follower.Go(func() { s.file.watch(following) })
 	t, err := s.await(ctx)
 	m.standby.Store(nil)
+	// The follower must have ended before the leader writes to the same file.
 	stop()
 	follower.Wait()
 	if t != nil {
@@ -118,6 +119,7 @@ func (s *standby) serve(ctx context.Context) error {
 			Addr: listen.API, Status: s.status, Checks: s.checks, Metrics: s.metrics.Handler(), Log: s.log,
 			Standby: s.refusal, Promote: s.promote, Mirror: s.mirror,
 		}
+		// The state file answers in place of the caches, which only the leader has.
 		saved := inspect.NewSaved(ctx, s.db, s.file.inventory, s.log)
 		cfg.Cache, cfg.DeadLetters = saved, inspect.SavedLetters(saved)
 		if err := engine.Secure(&cfg, listen, s.client, s.log); err != nil {
@@ -247,10 +249,12 @@ func (s *standby) status(ctx context.Context) api.Status {
 	shown := api.Status{Checks: s.checks(), Fleet: s.shown(roster.Standby, s.follower.Lag())}
 	asking, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
+	// A part that cannot be read is left out: the rest may explain the reason.
 	letters, err := s.db.Letters(checkpoint.LettersConfig{})
 	if err != nil {
 		s.log.Warn("fleet: the dead letters of the state file cannot be counted", "err", err)
 	}
+	// The whole backlog is on disk, because a standby has no queues.
 	for _, route := range cfg.Routes {
 		backlog, err := s.db.Backlog(route.ID)
 		if err != nil {
@@ -273,10 +277,10 @@ func (s *standby) status(ctx context.Context) api.Status {
 
 // promote asks the leader to hand over, if this member is able to lead.
 func (s *standby) promote(ctx context.Context) error {
-	switch {
-	case !s.conn.NATS.IsConnected():
+	if !s.conn.NATS.IsConnected() {
 		return errors.New("this standby cannot lead: it does not reach NATS")
-	case !s.follower.Lag().Known:
+	}
+	if !s.follower.Lag().Known {
 		return errors.New("this standby cannot lead: it does not have the state of the leader yet")
 	}
 	return s.elector.RequestHandover(ctx)

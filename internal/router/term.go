@@ -124,6 +124,7 @@ func (t *term) serve(ctx context.Context, all *sync.WaitGroup, r *router) {
 			r.Log.Warn("fleet: handlers of workers look nothing up", "err", err)
 		}
 	})
+	// A loss that is noticed elsewhere ends these two as well.
 	all.Go(func() {
 		defer stop()
 		select {
@@ -139,10 +140,10 @@ func (t *term) serve(ctx context.Context, all *sync.WaitGroup, r *router) {
 func (t *term) ship(ctx context.Context, s *engine.State) {
 	for {
 		err := t.shipper.Run(ctx, s.DB(), t.cuts, t.before)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return
-		case !errors.Is(err, fence.ErrLeadGone):
+		}
+		if !errors.Is(err, fence.ErrLeadGone) {
 			t.member.log.Warn("fleet: another member leads", "err", err)
 			t.depose()
 			return
@@ -195,6 +196,7 @@ func (t *term) finish(ctx context.Context) {
 // watch ends the term when the Lease is lost, or when another member asks for it and has all that
 // it needs. It returns with ctx.
 func (t *term) watch(ctx context.Context) {
+	// A term without a request lasts as long as the Lease.
 	select {
 	case <-t.lead.Lost():
 		t.end(errDeposed)
@@ -203,6 +205,7 @@ func (t *term) watch(ctx context.Context) {
 		return
 	case <-t.lead.Asked():
 	}
+	// The other member reads the last cuts from NATS, so the handover waits until they are there.
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for complained := false; ; complained = true {

@@ -26,6 +26,7 @@ func (t *tracing) use(ctx context.Context, c *config.Traces, env export.Env) err
 		}
 		content = string(text)
 	}
+	// An unchanged section keeps its exporter, with the spans that wait in it.
 	if content == t.content {
 		return nil
 	}
@@ -39,6 +40,7 @@ func (t *tracing) use(ctx context.Context, c *config.Traces, env export.Env) err
 	} else {
 		t.tracer.Use(nil)
 	}
+	// After the change, so that no span goes to a closed exporter.
 	err := t.close(ctx)
 	t.exporter, t.content = next, content
 	return err

@@ -56,13 +56,14 @@ func (f *watchedFile) changed() bool {
 			a != nil && b != nil && os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size() && a.Mode() == b.Mode()
 	})
 	f.state = state
-	if !same {
+	if !same { // it may be half written: the next check decides
 		f.settled = false
 		return false
 	}
 	if f.settled {
 		return false
 	}
+	// Only a settled file is read, and an equal content under a new time is no change.
 	sum, err := f.digest()
 	if err != nil {
 		return false

@@ -53,6 +53,7 @@ func (w *worker) startAPI(ctx context.Context) error {
 		return err
 	}
 	w.onClose(server.Close)
+	// The worker is no member of the election, but its status shows the members.
 	w.roster = roster.New(w.conn, w.id, w.log)
 	reading, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
@@ -76,9 +77,10 @@ func (w *worker) status(ctx context.Context) api.Status {
 	w.mu.Lock()
 	opened := w.open
 	w.mu.Unlock()
-	if !opened {
+	if !opened { // the routes are set when the components are open
 		return inspect.NewRights(w.plan).Show(ctx, s)
 	}
+	// NATS may not answer, which is a reason to look at the status.
 	asking, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	now, owned := w.now(), w.owned()

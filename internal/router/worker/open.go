@@ -103,11 +103,14 @@ func open(ctx context.Context, opts Options, p *compile.Plan) (_ *worker, err er
 	w.env.Metrics.ConfigHash.WithLabelValues(p.Config.Hash).Set(1)
 	w.env.Metrics.BeforeScrape(w.count)
 	w.env.Metrics.SetSecrets(func() int { return len(secretChecks(p.Config)) })
+	// close ends the steps that were done, in reverse order.
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close(ctx))
 		}
 	}()
+	// The probes come first, because the connection may wait for NATS, and the components for the
+	// leader. The owner needs the routes of the set.
 	if err := w.openProbes(ctx); err != nil {
 		return nil, err
 	}
@@ -175,6 +178,7 @@ func (w *worker) openSet(ctx context.Context) error {
 	if err := w.set.OpenComponents(ctx, &engine.Set{}); err != nil {
 		return err
 	}
+	// The hash is made of the whole configuration, as on the leader.
 	for i, r := range w.set.WorkerRoutes() {
 		configured := small.Routes[i].Route
 		hash, err := work.HashOf(w.plan.Config, configured)

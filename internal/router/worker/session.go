@@ -122,10 +122,10 @@ func (s *session) Take(m *consume.Message, poison bool) (more bool, err error) {
 	sequences := s.parts
 	s.parts = nil
 	err = s.worker.conn.Workers.Verify(m.Header.Get(fleet.MACHeader), fleet.PurposeDelta, m.Subject, "", body)
-	switch {
-	case errors.Is(err, fleet.ErrOtherKey): // maybe of the leader
+	if errors.Is(err, fleet.ErrOtherKey) { // maybe of the leader
 		return false, fmt.Errorf("a delta: %w", err)
-	case err != nil:
+	}
+	if err != nil {
 		s.worker.conn.Refuse(fleet.RefusedDelta, fmt.Errorf("a delta: %w", err), slog.String("route", s.route.Name))
 		s.done(sequences...)
 		return false, nil
@@ -167,10 +167,10 @@ func (s *session) decode(body []byte) (*work.Message, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, closeTimeout)
 	defer cancel()
 	now, err := owner.Announced(ctx, s.worker.conn.NATS, s.worker.conn.Names.Owners(), s.lease.Partition.Route)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case now.Hash != s.route.hash:
+	}
+	if now.Hash != s.route.hash {
 		return nil, fmt.Errorf("the leader has another configuration of route %q: give the leader and the workers the same one", s.route.Name)
 	}
 	s.older[m.Hash] = true // the leader has changed to the configuration of this worker since

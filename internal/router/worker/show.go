@@ -62,6 +62,7 @@ func (w *worker) checks() (checks []api.Check) {
 	if !opened {
 		return []api.Check{{Name: "fleet", Holds: true, Message: "waiting for NATS, or for the leader to make its buckets there"}}
 	}
+	// Only the connection makes a worker unready: the other checks name parts that wait.
 	connection := api.Check{Name: "fleet", OK: true, Holds: true}
 	if err := w.conn.Trouble(); err != nil {
 		connection.OK, connection.Message = false, err.Error()
@@ -78,6 +79,7 @@ func (w *worker) checks() (checks []api.Check) {
 	}
 	checks = append(checks, includeChecks(w.plan)...)
 	checks = append(checks, secretChecks(w.plan.Config)...)
+	// Each partition has a pipeline of its own; now sums them up by route.
 	now := w.now()
 	for _, name := range w.names() {
 		r := now[name]
@@ -159,6 +161,7 @@ func (w *worker) count() {
 	if !opened {
 		return
 	}
+	// A route without a partition here has gauges, too: they fall to zero with its last partition.
 	now, m, owned := w.now(), w.env.Metrics, w.owned()
 	for token, r := range w.routes {
 		m.Fleet.Owned.WithLabelValues(r.Name).Set(float64(owned[token]))

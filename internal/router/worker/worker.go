@@ -64,14 +64,14 @@ func Run(ctx context.Context, opts Options) error {
 	refused := refusal{}
 	for {
 		w, err := open(ctx, opts, now.plan)
-		switch {
-		case err == nil:
-		case ctx.Err() != nil:
+		if err != nil && ctx.Err() != nil {
 			opts.Log.Info("stopped during the start", "err", err)
 			return nil
-		case works == nil:
+		}
+		if err != nil && works == nil {
 			return err
-		default: // a registry may be away, or a file that the configuration names missing
+		}
+		if err != nil { // a registry may be away, or a file that the configuration names missing
 			opts.Log.Error("the new configuration cannot be used: the worker goes on with the previous one", "err", err)
 			refused = refusal{now.content, time.Now().Add(cmp.Or(opts.retryOpen, retryOpen))}
 			now, works, former = works, nil, nil
@@ -99,12 +99,13 @@ func plan(ctx context.Context, opts Options, former map[string][]byte) (*compile
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	switch {
-	case p.Config.Fleet == nil:
+	if p.Config.Fleet == nil {
 		return nil, config.Problems{{File: files.Name(opts.Config), Message: "a worker needs the section fleet: add it, or run the router without workers"}}
-	case len(workersOf(p)) == 0 && len(p.Rejected) > 0:
-		return nil, p.Mistakes()
-	case len(workersOf(p)) == 0:
+	}
+	if len(workersOf(p)) == 0 {
+		if len(p.Rejected) > 0 { // the routes with workers may be in the rejected files
+			return nil, p.Mistakes()
+		}
 		return nil, config.Problems{{File: files.Name(opts.Config), Message: "no route has workers: add workers to the routes that workers should handle"}}
 	}
 	return p, nil
@@ -126,6 +127,7 @@ func (w *worker) run(ctx context.Context) (next *version, err error) {
 		w.log.Warn("configuration warning", "warning", note.Error())
 	}
 	next, err = w.wait(ctx)
+	// owning is not cancelled yet: a partition is handed over when its deltas in hand are done.
 	w.log.Info("handing the partitions over", "drainTimeout", w.opts.DrainTimeout, "reload", next != nil)
 	close(give)
 	late := time.NewTimer(w.opts.DrainTimeout + closeTimeout)
