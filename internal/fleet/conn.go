@@ -82,6 +82,8 @@ func connect(ctx context.Context, cfg *config.Fleet, role Role, client string, l
 	if err != nil {
 		return nil, fmt.Errorf("fleet.nats.%w", err)
 	}
+	// The connection is tried for ever, and a request fails at once while it is broken: each sender
+	// knows itself whether and when to repeat it.
 	options = append(options,
 		nats.Name(client), nats.CustomInboxPrefix(c.Names.Inbox(role)), nats.SkipHostLookup(), nats.IgnoreAuthErrorAbort(),
 		nats.Timeout(connectTimeout), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
@@ -92,6 +94,7 @@ func connect(ctx context.Context, cfg *config.Fleet, role Role, client string, l
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.disconnected(err) }),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { c.disconnected(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.complain(err) }))
+	// Without a server this succeeds, too: Ready waits for the connection.
 	options = append(options, more...)
 	if c.NATS, err = nats.Connect(strings.Join(cfg.NATS.Servers, ","), options...); err != nil {
 		return nil, fmt.Errorf("fleet.nats: %w", err)

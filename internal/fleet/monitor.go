@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -121,6 +120,7 @@ func (c *Conn) check(ctx context.Context) (found Health) {
 		add(Problem{Text: err.Error()})
 		return found
 	}
+	// A missing stream is made again; one with other settings is left to the administrator.
 	for _, want := range c.streams() {
 		have, err := c.JS.Stream(ctx, want.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -200,16 +200,16 @@ const (
 // Explain returns the text of an error of JetStream, with a remedy if one is known.
 func Explain(code int, text string) string {
 	hint := ""
-	switch {
-	case slices.Contains([]int{serverFull, memoryFull, storageFull}, code):
+	switch code {
+	case serverFull, memoryFull, storageFull:
 		hint = ": the storage of the NATS servers is full: raise max_file_store, or remove what else is stored"
-	case code == accountFull:
+	case accountFull:
 		hint = ": the storage of the router's account is full: raise its limit, or remove what else is stored"
-	case code == streamLimit:
+	case streamLimit:
 		hint = ": the stream has reached its max_msgs or max_bytes: raise it, or let the workers catch up"
-	case code == batchIncomplete: // for a moment also after a change of the leader of the stream
+	case batchIncomplete: // for a moment also after a change of the leader of the stream
 		hint = ": if it lasts, the disk of a NATS server is full: make room on it"
-	case code == streamMissing:
+	case streamMissing:
 		hint = ": the leader makes the stream again"
 	}
 	return fmt.Sprintf("%s (%d)%s", text, code, hint)

@@ -126,6 +126,7 @@ func (c *Conn) compare(ctx context.Context, found *Report) error {
 	if err != nil {
 		return fmt.Errorf("JetStream does not answer: %w", err)
 	}
+	// The router makes missing streams itself, so they count only for the limits of the account.
 	missing := 0
 	for _, want := range c.streams() {
 		have, err := c.JS.Stream(ctx, want.Name)
@@ -143,6 +144,7 @@ func (c *Conn) compare(ctx context.Context, found *Report) error {
 		if len(other) > 0 {
 			found.Warnings = append(found.Warnings, describe(want.Name, other)+"; "+remedy)
 		}
+		// A member with other keys would take the frames of the fleet for foreign ones.
 		if want.Name == c.Names.Cuts() {
 			if err := c.sameKeys(ctx, have, found); err != nil {
 				return err

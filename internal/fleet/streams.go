@@ -138,11 +138,13 @@ func differences(want, have jetstream.StreamConfig) (found []difference) {
 	}
 	slices.Sort(have.Subjects)
 	slices.Sort(want.Subjects)
+	// Fatal is a setting with which messages are lost, changed or refused.
 	compare("subjects", have.Subjects, want.Subjects, slices.Equal(have.Subjects, want.Subjects), true)
 	compare("retention", have.Retention, want.Retention, have.Retention == want.Retention, true)
 	compare("discard", have.Discard, want.Discard, have.Discard == want.Discard || have.MaxBytes <= 0 && have.MaxMsgs <= 0, true)
 	compare("max_msgs_per_subject", have.MaxMsgsPerSubject, want.MaxMsgsPerSubject, max(have.MaxMsgsPerSubject, 0) == want.MaxMsgsPerSubject, want.Discard == jetstream.DiscardNew)
 	compare("max_age", have.MaxAge, want.MaxAge, have.MaxAge == want.MaxAge, want.Discard == jetstream.DiscardNew)
+	// Of these, allow_atomic may also be on where it is not needed.
 	for _, b := range []struct {
 		setting    string
 		have, want bool

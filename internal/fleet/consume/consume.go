@@ -106,6 +106,7 @@ func (c Config) Hold(ctx context.Context, l *owner.Lease) (again bool) {
 	if !s.prepare(ctx) {
 		return false
 	}
+	// The deferred calls end the work before they remove its consumer.
 	defer s.remove(ctx)
 	if err := s.open(ctx); err != nil {
 		s.complain("a partition cannot be handled, trying again", err)
@@ -116,6 +117,7 @@ func (c Config) Hold(ctx context.Context, l *owner.Lease) (again bool) {
 	s.keep = time.NewTicker(c.AckWait / 3)
 	defer s.keep.Stop()
 	why := s.run(ctx)
+	// Without the lease nothing may be finished: the next owner has begun.
 	if why == lost {
 		return false
 	}

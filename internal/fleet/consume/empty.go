@@ -24,6 +24,7 @@ func first(ctx context.Context, conn *nats.Conn, stream, filter string) (sequenc
 	if err != nil {
 		return 0, err
 	}
+	// nats.go would ask a replica, because the stream allows that.
 	answer, err := conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, request)
 	if err != nil {
 		return 0, fmt.Errorf("look for messages of %s in stream %s: %w", filter, stream, err)
@@ -40,12 +41,11 @@ func first(ctx context.Context, conn *nats.Conn, stream, filter string) (sequenc
 	if err := json.Unmarshal(answer.Data, &got); err != nil {
 		return 0, fmt.Errorf("look for messages of %s in stream %s: %w", filter, stream, err)
 	}
-	switch {
-	case got.Error == nil:
+	if got.Error == nil {
 		return got.Message.Sequence, nil
-	case got.Error.Code == codeNoMessage:
-		return 0, nil
-	default:
+	}
+	if got.Error.Code != codeNoMessage {
 		return 0, fmt.Errorf("look for messages of %s in stream %s: %s", filter, stream, got.Error.Description)
 	}
+	return 0, nil
 }

@@ -65,20 +65,19 @@ func (h *hand) take(sequence uint64, reply string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	e := h.all[sequence]
-	switch {
-	case e == nil && sequence > h.high:
+	if e == nil && sequence > h.high {
 		h.high = sequence
 		h.all[sequence] = &held{reply: reply, since: time.Now()}
 		h.inHand++
 		return true
-	case e == nil:
-		h.all[sequence] = &held{reply: reply, done: true, since: time.Now()}
+	}
+	if e == nil { // it is done, and is acknowledged once more
+		e = &held{done: true, since: time.Now()}
+		h.all[sequence] = e
+	}
+	e.reply = reply // of the last delivery
+	if e.done {
 		h.ack(sequence, reply)
-	case e.done:
-		e.reply = reply
-		h.ack(sequence, reply)
-	default:
-		e.reply = reply
 	}
 	return false
 }
@@ -140,12 +139,12 @@ func (h *hand) keep() {
 	defer h.mu.Unlock()
 	now := time.Now()
 	for n, e := range h.all {
-		switch {
-		case h.closed || now.Sub(e.since) < h.again:
+		if h.closed || now.Sub(e.since) < h.again {
 			continue
-		case e.done:
+		}
+		if e.done {
 			h.ack(n, e.reply)
-		default:
+		} else {
 			_ = h.nats.Publish(e.reply, inProgress)
 		}
 		e.since = now

@@ -112,14 +112,13 @@ func (s *session) missed(ctx context.Context) bool {
 
 // status handles the end of a pull.
 func (s *session) status(ctx context.Context, code, description string) (why reason, ended bool) {
-	switch {
-	case code == statusNobody, strings.Contains(description, "Deleted"):
+	if code == statusNobody || strings.Contains(description, "Deleted") {
 		if s.gone(ctx) {
 			s.complain("the consumer of a partition is gone: taking the partition again", nil)
 			return gap, true
 		}
 		s.sleep(ctx, retryPause)
-	case s.hand.open() == 0:
+	} else if s.hand.open() == 0 {
 		s.progress() // there are no more messages
 	}
 	return 0, false
@@ -148,6 +147,8 @@ func (s *session) take(ctx context.Context, m *nats.Msg) (why reason, ended bool
 
 // give passes a message to the handler.
 func (s *session) give(ctx context.Context, m *Message) (why reason, ended bool) {
+	// The first part decides for the whole message. If the message ends this worker, too, the next
+	// owner finds its number in the trail, so that is written before the handler begins.
 	trail := s.lease.Trail
 	if !s.more {
 		s.poison = trail.Handling == m.Sequence && trail.Unclean > carefulAfter
@@ -168,7 +169,7 @@ func (s *session) give(ctx context.Context, m *Message) (why reason, ended bool)
 		return gap, true
 	}
 	s.taken++
-	if s.more = more; !more {
+	if s.more = more; !more { // the handler has all parts
 		s.parts = s.parts[:0]
 	}
 	if why, ended := s.resize(ctx); ended || more {
@@ -177,6 +178,7 @@ func (s *session) give(ctx context.Context, m *Message) (why reason, ended bool)
 	if s.careful && !s.hand.wait(ctx, s.lease.Released(), s.hand.empty) {
 		return s.left(ctx), true
 	}
+	// The owner before had Pending messages in hand at most, and this one gets them first.
 	if s.taken >= s.Pending && s.suspect == 0 {
 		s.suspect = m.Sequence
 	}
@@ -221,13 +223,10 @@ func (s *session) progress() {
 // or with the domain and the account before the stream, and a token at the end.
 func numbers(reply string) (consumer, stream uint64, ok bool) {
 	f := strings.Split(reply, ".")
-	at := 0
-	switch {
-	case len(f) == 9:
-		at = 5
-	case len(f) >= 11:
+	at := 5
+	if len(f) >= 11 {
 		at = 7
-	default:
+	} else if len(f) != 9 {
 		return 0, 0, false
 	}
 	stream, err := strconv.ParseUint(f[at], 10, 64)

@@ -78,6 +78,7 @@ func (s *session) takeover(ctx context.Context, seen *newer) error {
 	if err := names.Err(); err != nil {
 		return err
 	}
+	// After the consumers of earlier owners are gone: until then their acknowledgements count.
 	oldest, err := first(ctx, s.NATS, s.Stream, s.Filter)
 	if err != nil {
 		return err

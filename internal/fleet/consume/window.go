@@ -31,6 +31,8 @@ func (s *session) resize(ctx context.Context) (why reason, ended bool) {
 	if window == s.window || window < s.window && s.more {
 		return 0, false
 	}
+	// Without the change the last part would never come, so there is nothing else to do meanwhile
+	// but to keep the messages in hand alive.
 	for ctx.Err() == nil {
 		err := s.update(ctx, window)
 		if err == nil {

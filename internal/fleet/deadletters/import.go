@@ -86,7 +86,7 @@ func (i *importer) run(ctx context.Context, done func()) (err error) {
 			return err
 		}
 		done()
-		i.purge(ctx, at)
+		i.purge(ctx, at) // not before: the file has them now
 	}
 	return nil
 }
@@ -104,14 +104,13 @@ func (i *importer) fetch(ctx context.Context, reader *fleet.Reader) (all []messa
 		next, cancel := context.WithTimeout(ctx, wait)
 		m, about, err := reader.Next(next)
 		cancel()
-		switch {
-		case err == nil:
-			all = append(all, message{m, about.Sequence.Stream})
-		case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			return all, nil
-		default:
+		}
+		if err != nil {
 			return nil, err
 		}
+		all = append(all, message{m, about.Sequence.Stream})
 	}
 	return all, nil
 }
@@ -141,6 +140,7 @@ func (i *importer) take(ctx context.Context, d *decoder, messages []message, at 
 		}
 		letters = append(letters, letter)
 	}
+	// The position is stored with the letters, also behind those that were left out.
 	if err := i.store.Import(ctx, letters, at); err != nil {
 		return before, fmt.Errorf("state.dir: %w", err)
 	}

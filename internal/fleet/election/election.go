@@ -137,10 +137,13 @@ func (e *Elector) report(err error) {
 	was := e.err
 	e.err = err
 	e.mu.Unlock()
-	switch {
-	case err == nil && was != nil:
-		e.cfg.Log.Info("the Lease is read again")
-	case err != nil && (was == nil || was.Error() != err.Error()):
+	if err == nil {
+		if was != nil {
+			e.cfg.Log.Info("the Lease is read again")
+		}
+		return
+	}
+	if was == nil || was.Error() != err.Error() {
 		e.cfg.Log.Warn("the Lease of the fleet is out of reach; it is tried again", "lease", e.cfg.Namespace+"/"+e.cfg.Name, "err", err)
 	}
 }
@@ -159,12 +162,13 @@ func (e *Elector) next() time.Time {
 
 // until returns the time until which this member must not take the Lease. mu is held.
 func (e *Elector) until() time.Time {
-	switch {
-	case e.seen.holder == e.cfg.Holder:
+	if e.seen.holder == e.cfg.Holder {
 		return time.Time{}
-	case e.seen.holder != "":
+	}
+	if e.seen.holder != "" {
 		return e.at.Add(e.seen.duration)
-	case e.seen.preferred != "" && e.seen.preferred != e.cfg.Holder:
+	}
+	if e.seen.preferred != "" && e.seen.preferred != e.cfg.Holder {
 		return e.at.Add(e.cfg.Duration)
 	}
 	return time.Time{}
@@ -189,6 +193,7 @@ func (e *Elector) try(ctx context.Context) (sent time.Time, held bool, err error
 	if !free || e.cfg.Ready != nil && !e.cfg.Ready(quiet) {
 		return sent, false, nil
 	}
+	// The term counts from here, because the answer may take as long as the Lease.
 	sent = e.cfg.Clock.Now()
 	if missing {
 		now, err = e.create(ctx, sent)
@@ -231,12 +236,13 @@ var errNoStandby = errors.New("nobody leads: the fleet is about to elect a leade
 // renewal, see [Leadership.Asked].
 func (e *Elector) RequestHandover(ctx context.Context) error {
 	now, err := e.read(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("the Lease %s/%s cannot be read: %w", e.cfg.Namespace, e.cfg.Name, err)
-	case now.holder == e.cfg.Holder:
+	}
+	if now.holder == e.cfg.Holder {
 		return errors.New("this member leads already")
-	case now.holder == "":
+	}
+	if now.holder == "" {
 		return errNoStandby
 	}
 	patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{handoverTo: e.cfg.Holder}}}

@@ -108,23 +108,39 @@ func (e *Elector) create(ctx context.Context, at time.Time) (record, error) {
 	return e.send(ctx, http.MethodPost, place, body)
 }
 
+// refusal returns the error of an answer; nil: it is none. A Lease that is gone when it is changed
+// was changed by another one.
+func (e *Elector) refusal(method string, status int, message string) error {
+	switch status {
+	case http.StatusNotFound:
+		if method == http.MethodGet {
+			return errNotFound
+		}
+		if method == http.MethodPatch {
+			return errConflict
+		}
+	case http.StatusConflict:
+		return errConflict
+	case http.StatusForbidden:
+		return fmt.Errorf("the router may not %s leases in namespace %q: router rbac prints the rights it needs", verbs[method], e.cfg.Namespace)
+	}
+	if status >= http.StatusMultipleChoices {
+		return fmt.Errorf("the API server answers %d %s: %s", status, http.StatusText(status), message)
+	}
+	return nil
+}
+
 // send sends a request about the Lease.
 func (e *Elector) send(ctx context.Context, method, place string, body any) (record, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.requestTimeout())
 	defer cancel()
 	var found lease
 	status, message, err := kubehttp.Exchange(ctx, e.cfg.Client, method, place, body, &found)
-	switch {
-	case err != nil:
+	if err == nil {
+		err = e.refusal(method, status, message)
+	}
+	if err != nil {
 		return record{}, err
-	case status == http.StatusNotFound && method == http.MethodGet:
-		return record{}, errNotFound
-	case status == http.StatusConflict, status == http.StatusNotFound && method == http.MethodPatch:
-		return record{}, errConflict
-	case status == http.StatusForbidden:
-		return record{}, fmt.Errorf("the router may not %s leases in namespace %q: router rbac prints the rights it needs", verbs[method], e.cfg.Namespace)
-	case status >= http.StatusMultipleChoices:
-		return record{}, fmt.Errorf("the API server answers %d %s: %s", status, http.StatusText(status), message)
 	}
 	return record{
 		version: found.Metadata.ResourceVersion, uid: found.Metadata.UID, holder: found.Spec.HolderIdentity,

@@ -45,12 +45,13 @@ func fits(messages []*nats.Msg) error {
 	for _, m := range messages {
 		bytes += m.Size()
 	}
-	switch {
-	case len(messages) == 0:
+	if len(messages) == 0 {
 		return &RefusedError{Text: "it is empty"}
-	case len(messages) > HardMessages:
+	}
+	if len(messages) > HardMessages {
 		return &RefusedError{Text: fmt.Sprintf("it has %d messages, the maximum is %d", len(messages), HardMessages)}
-	case bytes > HardBytes:
+	}
+	if bytes > HardBytes {
 		return &RefusedError{Text: fmt.Sprintf("it has %d bytes, the maximum is %d", bytes, HardBytes)}
 	}
 	return nil

@@ -102,12 +102,11 @@ func Open(ctx context.Context, config Config) (p *Publisher, before Record, err 
 	var mine Record // of the attempt whose outcome is unknown
 	for {
 		found, seq, err := p.lead(ctx)
-		switch {
-		case err != nil:
-		case found.ID == p.id:
+		if err == nil && found.ID == p.id { // an attempt without an answer was stored
 			p.term, p.last = mine.Term, seq
 			return p, before, nil
-		default:
+		}
+		if err == nil {
 			if config.Keep {
 				config.Note = found.Note
 			}
@@ -190,12 +189,15 @@ func (p *Publisher) store(ctx context.Context, messages []*nats.Msg, record Reco
 		if isRefused(err) {
 			return 0, err
 		}
+		// An attempt without an answer may have been stored. The next one then finds another lead
+		// record than it expects, and the record tells which batch was the last one.
 		if errors.Is(err, errConflict) {
 			stored, err := p.resolve(ctx, record.Batch)
 			if stored || final(err) {
 				return p.last, err
 			}
 		}
+		// A stream is also missing for a moment while its servers elect a leader.
 		if errors.Is(err, errMissing) && p.config.Missing != nil && retry.failures >= quietFailures-1 {
 			err = cmp.Or(p.config.Missing(ctx), err)
 		}
@@ -220,23 +222,27 @@ func final(err error) bool { return errors.Is(err, ErrDeposed) || errors.Is(err,
 // for its outcome, becomes the one to expect.
 func (p *Publisher) resolve(ctx context.Context, batch uint64) (stored bool, err error) {
 	found, seq, err := p.lead(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return false, err
-	case seq == 0:
-		return false, fmt.Errorf("stream %s: %w", p.config.Stream, ErrLeadGone)
-	case found.ID == "" && p.config.Keys != nil: // not of the fleet; the batch is published again, as it may not be stored
-		p.last = seq
-		return false, nil
-	case found.ID != p.id && p.config.Keys != nil && found.Term < p.term: // an old one, stored again
-		p.config.Refused(fmt.Errorf("the lead record of term %d was stored again in term %d", found.Term, p.term))
-		p.last = seq
-		return false, nil
-	case found.ID != p.id:
-		return false, fmt.Errorf("stream %s: %w: %s, term %d", p.config.Stream, ErrDeposed, found.Holder, found.Term)
 	}
-	p.last = seq
-	return found.Batch == batch, nil
+	if seq == 0 {
+		return false, fmt.Errorf("stream %s: %w", p.config.Stream, ErrLeadGone)
+	}
+	if found.ID == p.id {
+		p.last = seq
+		return found.Batch == batch, nil
+	}
+	if p.config.Keys != nil {
+		foreign, old := found.ID == "", found.Term < p.term
+		if old && !foreign {
+			p.config.Refused(fmt.Errorf("the lead record of term %d was stored again in term %d", found.Term, p.term))
+		}
+		if foreign || old { // the batch is published again, as it may not be stored
+			p.last = seq
+			return false, nil
+		}
+	}
+	return false, fmt.Errorf("stream %s: %w: %s, term %d", p.config.Stream, ErrDeposed, found.Holder, found.Term)
 }
 
 // retrying waits between attempts. It logs when they have failed for a while, and when they succeed

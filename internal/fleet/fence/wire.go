@@ -169,12 +169,13 @@ func (p *Publisher) lead(ctx context.Context) (r Record, seq uint64, err error) 
 		return r, 0, err
 	}
 	err = p.ask(ctx, &nats.Msg{Subject: "$JS.API.STREAM.MSG.GET." + p.config.Stream, Data: query}, &answer)
-	switch {
-	case err != nil:
+	if err != nil {
 		return r, 0, err
-	case answer.Error != nil && answer.Error.Code == messageNotFound:
-		return r, 0, nil
-	case answer.Error != nil:
+	}
+	if answer.Error != nil {
+		if answer.Error.Code == messageNotFound {
+			return r, 0, nil
+		}
 		return r, 0, answer.Error.class()
 	}
 	var header nats.Header
@@ -184,6 +185,7 @@ func (p *Publisher) lead(ctx context.Context) (r Record, seq uint64, err error) 
 		}
 	}
 	r, err = Parse(p.config.Keys, p.config.Lead, header, answer.Message.Data)
+	// Its place is known nevertheless, so that the next record can replace it.
 	if err != nil && p.config.Keys != nil {
 		p.config.Refused(err)
 		return Record{}, answer.Message.Seq, nil
@@ -199,12 +201,13 @@ func (p *Publisher) ask(ctx context.Context, m *nats.Msg, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, p.config.attempt)
 	defer cancel()
 	reply, err := p.config.Conn.RequestMsgWithContext(ctx, m)
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
+	if errors.Is(err, nats.ErrNoResponders) {
 		return errMissing
-	case errors.Is(err, context.DeadlineExceeded):
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
 		return errors.New("NATS does not answer")
-	case err != nil:
+	}
+	if err != nil {
 		return refusedHere(err)
 	}
 	if err := json.Unmarshal(reply.Data, answer); err != nil {

@@ -55,10 +55,10 @@ func (r *remote) objects(q plugins.LookupQuery) []*event.Object {
 // Ask implements plugins.RemoteLookup.
 func (r *remote) Ask(ctx context.Context, q plugins.LookupQuery) (objects []*event.Object, count int, err error) {
 	a, err := r.ask(ctx, q)
-	switch {
-	case errors.Is(err, ErrTooLarge):
+	if errors.Is(err, ErrTooLarge) {
 		return nil, 0, plugins.Reject(err)
-	case err != nil:
+	}
+	if err != nil {
 		return nil, 0, plugins.Postpone(err, again)
 	}
 	return a.Objects, a.Count, nil
@@ -73,6 +73,7 @@ func (r *remote) ask(ctx context.Context, q plugins.LookupQuery) (*Answer, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	// An answer may have several messages, and a request of nats.go receives one.
 	inbox := r.conn.NATS.NewRespInbox()
 	answers, err := r.conn.NATS.SubscribeSync(inbox)
 	if err != nil {
@@ -98,10 +99,10 @@ func collect(ctx context.Context, answers *nats.Subscription) (compressed []byte
 	from := ""
 	for next := 0; ; {
 		m, err := answers.NextMsgWithContext(ctx)
-		switch {
-		case errors.Is(err, nats.ErrNoResponders):
+		if errors.Is(err, nats.ErrNoResponders) {
 			return nil, errors.New("no leader answers look-ups at the moment")
-		case err != nil:
+		}
+		if err != nil {
 			return nil, fmt.Errorf("the leader does not answer a look-up: %w", err)
 		}
 		if from == "" {
@@ -119,6 +120,7 @@ func collect(ctx context.Context, answers *nats.Subscription) (compressed []byte
 		if m.Header.Get(partHeader) != strconv.Itoa(next) {
 			return nil, errors.New("a part of the answer is missing")
 		}
+		// The bound holds before the end has arrived.
 		if compressed = append(compressed, m.Data...); len(compressed) > 2*MaxAnswer {
 			return nil, ErrTooLarge
 		}

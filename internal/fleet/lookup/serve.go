@@ -66,6 +66,7 @@ func (s *server) answer(ctx context.Context, m *nats.Msg) {
 	if m.Reply == "" {
 		return
 	}
+	// The answer has objects, so it goes to workers of the fleet only.
 	if !fleet.IsInbox(s.conn.Names, m.Reply) {
 		s.conn.Refuse(fleet.RefusedReply, fmt.Errorf("the answer to a look-up was to go to %q, which is no inbox of a worker", printable.Clean(m.Reply, maxText)))
 		return

@@ -21,7 +21,7 @@ func (o *Owner) assign(ctx context.Context) {
 			continue
 		}
 		live := o.members.live(route, r.Hash)
-		live[o.cfg.Worker] = time.Time{}
+		live[o.cfg.Worker] = time.Time{} // its own sign of life may still be on the way
 		g := o.open(ctx, route, r)
 		for n := range g.Partitions {
 			p := Partition{route, g.Number, n}
@@ -46,17 +46,18 @@ func (o *Owner) assign(ctx context.Context) {
 func (o *Owner) handles(route, own string, r Record, announced bool) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case !announced || r.Hash == "":
+	if !announced || r.Hash == "" {
 		delete(o.foreign, route)
 		return false
-	case r.Hash == own:
+	}
+	if r.Hash == own {
 		if _, was := o.foreign[route]; was {
 			o.cfg.Log.Info("the leader has the configuration of this worker: it handles the route", slog.String("route", r.ID))
 		}
 		delete(o.foreign, route)
 		return true
-	case o.foreign[route] != r.Hash:
+	}
+	if o.foreign[route] != r.Hash {
 		o.cfg.Log.Warn("this worker does not handle a route: the leader has another configuration of it; give both the same configuration",
 			slog.String("route", r.ID), slog.String("hash", own), slog.String("hash_of_leader", r.Hash))
 		o.foreign[route] = r.Hash
@@ -103,10 +104,10 @@ func (o *Owner) sweep(wanted map[Partition]int, latest map[Partition]time.Time) 
 		k.first.Store(want && rank == 0)
 		k.obsolete.Store(p.Generation < o.opened[p.Route])
 		l := k.holding.Load()
-		switch {
-		case want && rank == 0, want && l == nil:
-		case l != nil && !k.obsolete.Load() && o.handled(p) && !latest[p].After(l.begun):
-		default:
+		stays := want && (rank == 0 || l == nil)
+		// The first one in the order may have ended if it was not seen since.
+		waits := l != nil && !k.obsolete.Load() && o.handled(p) && !latest[p].After(l.begun)
+		if !stays && !waits {
 			k.dismiss()
 		}
 	}

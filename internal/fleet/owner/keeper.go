@@ -240,6 +240,7 @@ func (k *keeper) renew(ctx context.Context, l *Lease, lost func(reason error)) {
 				return
 			}
 		}
+		// The update may hang, so each tick looks at the clock, too.
 		if !l.Valid() {
 			if last != nil {
 				lost(fmt.Errorf("%w: %w", errExpired, last))
@@ -274,12 +275,13 @@ func (k *keeper) update(ctx context.Context, l *Lease) error {
 // worker has the lease.
 func (k *keeper) find(ctx context.Context, l *Lease, held uint64) error {
 	v, revision, err := k.look(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case revision <= held:
+	}
+	if revision <= held {
 		return errBehind
-	case v.Worker != k.worker:
+	}
+	if v.Worker != k.worker {
 		return errTaken
 	}
 	l.found(revision)
@@ -293,6 +295,7 @@ func (k *keeper) free(ctx context.Context, l *Lease) {
 	ctx, cancel := context.WithTimeout(ctx, k.ttl)
 	defer cancel()
 	key := k.partition.String()
+	// The freed key has the trail for the next owner. A closed generation has no next owner.
 	for ctx.Err() == nil {
 		trail, revision := l.next()
 		v := value{Trail: trail}
@@ -305,6 +308,8 @@ func (k *keeper) free(ctx context.Context, l *Lease) {
 		if err == nil {
 			return
 		}
+		// An earlier write whose answer was lost raised the revision, or another worker has taken
+		// the expired key.
 		if now, at, err := k.look(ctx); err == nil && at > revision {
 			if now.Worker != k.worker {
 				return

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"hash/fnv"
 	"io"
 	"slices"
@@ -27,14 +28,7 @@ func weight(member, partition string) uint64 {
 func ranked(members []string, partition string) []string {
 	all := slices.Clone(members)
 	slices.SortFunc(all, func(a, b string) int {
-		switch x, y := weight(a, partition), weight(b, partition); {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		default:
-			return strings.Compare(a, b)
-		}
+		return cmp.Or(cmp.Compare(weight(b, partition), weight(a, partition)), strings.Compare(a, b))
 	})
 	return all
 }

@@ -30,10 +30,10 @@ type store struct{ jetstream.KeyValue }
 // Get implements [Store].
 func (s store) Get(ctx context.Context, key string) (value []byte, revision uint64, err error) {
 	e, err := s.KeyValue.Get(ctx, key)
-	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound), errors.Is(err, jetstream.ErrKeyDeleted):
+	if errors.Is(err, jetstream.ErrKeyNotFound) || errors.Is(err, jetstream.ErrKeyDeleted) {
 		return nil, 0, nil
-	case err != nil:
+	}
+	if err != nil {
 		return nil, 0, fmt.Errorf("read key %s of bucket %s: %w", key, s.Bucket(), err)
 	}
 	return e.Value(), e.Revision(), nil
@@ -55,12 +55,11 @@ func (s store) Delete(ctx context.Context, key string, after uint64) error {
 }
 
 func (s store) changed(key string, err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, jetstream.ErrKeyExists), errors.Is(err, jetstream.ErrKeyRevisionMismatch):
-		return ErrChanged
-	default:
-		return fmt.Errorf("write key %s of bucket %s: %w", key, s.Bucket(), err)
 	}
+	if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		return ErrChanged
+	}
+	return fmt.Errorf("write key %s of bucket %s: %w", key, s.Bucket(), err)
 }

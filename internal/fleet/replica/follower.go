@@ -150,6 +150,7 @@ func (f *Follower) follow(ctx context.Context) error {
 // which the stream continues.
 func (f *Follower) recover(ctx context.Context) (uint64, error) {
 	for {
+		// A snapshot that was tried in vain is not read again: it is large, and does not change.
 		p := f.note.Snapshot
 		if p != nil && p.Name != f.tried && (f.gap.diverged || p.closes(f.gap.at, f.gap.next)) {
 			err := f.install(ctx, p)
@@ -163,6 +164,7 @@ func (f *Follower) recover(ctx context.Context) (uint64, error) {
 			}
 			f.tried, f.gap.err = p.Name, err
 		}
+		// The leader names a new one in its lead record, which is read until then.
 		f.fail(f.gap.err)
 		f.askForSnapshot()
 		select {
@@ -393,10 +395,10 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 		seen, stuck, changed := f.seen, f.stuck, f.changed
 		looked := f.polls > polls+1 // since this call, for a snapshot
 		f.mu.Unlock()
-		switch {
-		case stuck == nil && seen >= state.LastSeq:
+		if stuck == nil && seen >= state.LastSeq {
 			return nil
-		case stuck != nil && looked:
+		}
+		if stuck != nil && looked {
 			return &IncompleteError{stuck}
 		}
 		select {

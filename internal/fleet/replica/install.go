@@ -63,6 +63,7 @@ func (f *Follower) download(ctx context.Context, p *pointer, path string) (err e
 	if room, known := f.cfg.DB.Room(); known && p.Size+spareRoom > uint64(max(room, 0)) { //nolint:gosec // not negative
 		return fmt.Errorf("%w: it has %d bytes, and %d are free", checkpoint.ErrFull, p.Size, room)
 	}
+	// A file of an attempt before is never continued: its content was not checked.
 	if err := remove(path); err != nil {
 		return err
 	}
@@ -75,6 +76,8 @@ func (f *Follower) download(ctx context.Context, p *pointer, path string) (err e
 	if err != nil {
 		return err
 	}
+	// The description may be of anybody who can write to the bucket, so the pointer decides: it is
+	// in the lead record.
 	info, err := store.GetInfo(ctx, p.Name)
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
 		return fmt.Errorf("%w: %w", errUnusable, err)

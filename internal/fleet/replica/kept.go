@@ -35,29 +35,31 @@ func (s *Shipper) count(ctx context.Context) {
 	}
 	k.next = now.Add(s.cfg.inspect)
 	found, err := s.messages(ctx)
-	switch {
-	case err != nil: // the frames that wait say so
+	if err != nil { // the frames that wait say so
 		return
-	case !k.known:
-		k.known, k.messages = true, found
-	case found >= k.messages:
-		k.fewer = false
-	case !k.fewer: // a server that has just become the leader of the stream may lag behind
-		k.fewer = true
-	default:
-		s.cfg.Log.Error("fleet: frames of the state file were removed from NATS by another program; a snapshot replaces them",
-			"stream", s.cfg.Conn.Names.Cuts(), "messages", k.messages-found)
-		k.messages, k.fewer = found, false
-		s.mu.Lock()
-		s.breakAt(s.newest.Number + 1)
-		s.mu.Unlock()
 	}
+	if !k.known {
+		k.known, k.messages = true, found
+		return
+	}
+	was := k.fewer
+	k.fewer = found < k.messages
+	if !k.fewer || !was { // a server that has just become the leader of the stream may lag behind
+		return
+	}
+	s.cfg.Log.Error("fleet: frames of the state file were removed from NATS by another program; a snapshot replaces them",
+		"stream", s.cfg.Conn.Names.Cuts(), "messages", k.messages-found)
+	k.messages, k.fewer = found, false
+	s.mu.Lock()
+	s.breakAt(s.newest.Number + 1)
+	s.mu.Unlock()
 }
 
 // messages returns the number of messages with frames in the stream.
 func (s *Shipper) messages(ctx context.Context) (n uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, keptTimeout)
 	defer cancel()
+	// The lead record has another subject. The total of the stream would count it.
 	stream, subject := s.cfg.Conn.Names.Cuts(), s.cfg.Conn.Names.Frame(frameToken)
 	request, err := json.Marshal(map[string]string{"subjects_filter": subject})
 	if err != nil {

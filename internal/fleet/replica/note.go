@@ -42,10 +42,10 @@ func (p *pointer) closes(at, next uint64) bool {
 
 // oldest returns the sequence behind which the stream has all frames.
 func (n *note) oldest() uint64 {
-	switch {
-	case n.Previous != nil:
+	if n.Previous != nil {
 		return n.Previous.Seq
-	case n.Snapshot != nil:
+	}
+	if n.Snapshot != nil {
 		return n.Snapshot.Seq
 	}
 	return 0

@@ -57,6 +57,7 @@ func (a *assembly) add(header string, data []byte) (f *checkpoint.Frame, err err
 		*a = assembly{} // the frames behind it do not follow, unless the file has this one
 		return nil, nil //nolint:nilnil // as said
 	}
+	// A frame of one part, as nearly all are, is not copied.
 	a.next++
 	if of == 1 {
 		a.text = data

@@ -179,16 +179,17 @@ func (s *Shipper) Run(ctx context.Context, db *checkpoint.DB, publisher Publishe
 	defer s.end(cancel)
 	beat := time.NewTicker(s.cfg.beat)
 	defer beat.Stop()
+	// Without frames there is a beat now and then: a standby knows by it that it lacks none.
 	for idle := false; ; {
 		s.count(ctx)
 		s.snapshot(ctx, db)
 		items := s.take()
 		if len(items) > 0 || !idle {
 			err := s.publish(ctx, publisher, items)
-			switch {
-			case ctx.Err() != nil:
+			if ctx.Err() != nil {
 				return nil
-			case err != nil:
+			}
+			if err != nil {
 				return err
 			}
 			idle = true
@@ -280,6 +281,7 @@ func (s *Shipper) publish(ctx context.Context, publisher Publisher, items []item
 	if len(items) == 0 {
 		messages = []*nats.Msg{s.beat()}
 	}
+	// A frame with many parts takes several batches, of which the last one has it in the note.
 	for len(messages) > 0 {
 		n := 1
 		for size := messages[0].Size(); n < len(messages) && n < fence.MaxMessages && size+messages[n].Size() < fence.MaxBytes; n++ {

@@ -86,13 +86,14 @@ func (s *Shipper) wanted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	valid := s.note.Snapshot
-	switch {
-	case s.making.runs || s.queued || s.seq == 0:
+	if s.making.runs || s.queued || s.seq == 0 {
 		return false
-	case valid == nil || s.broken:
+	}
+	if valid == nil || s.broken {
 		return true
-	case s.asked != nil && (s.asked.Tried == valid.Name || !valid.closes(s.asked.At, s.asked.Next)):
-		return true
+	}
+	if s.asked != nil && (s.asked.Tried == valid.Name || !valid.closes(s.asked.At, s.asked.Next)) {
+		return true // the valid one does not help the follower
 	}
 	s.asked = nil                                                 // because the valid one is the answer
 	return s.making.behind >= max(s.cfg.every, int64(valid.Size)) //nolint:gosec // it is a file's

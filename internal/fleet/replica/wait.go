@@ -23,13 +23,14 @@ func (s *Shipper) Confirm(p checkpoint.Position) {
 		if published {
 			return
 		}
+		// One transaction has waited in vain already: the next ones would wait for the same cause.
 		if late {
 			s.cfg.Figures.Late.Add(1)
 			return
 		}
 		select {
 		case <-changed:
-		case <-bound.C:
+		case <-bound.C: // the file goes on without NATS
 			s.cfg.Figures.Late.Add(1)
 			s.mu.Lock()
 			s.late = true
@@ -48,10 +49,10 @@ func (s *Shipper) Flush(ctx context.Context) error {
 		done := s.done.Number >= s.newest.Number && len(s.queue) == 0 && s.taken == 0 && !s.broken
 		phase, changed := s.phase, s.changed
 		s.mu.Unlock()
-		switch {
-		case done:
+		if done {
 			return nil
-		case phase == ended:
+		}
+		if phase == ended {
 			return errors.New("the last frames of the state file are not published: nothing publishes them any more")
 		}
 		select {

@@ -191,10 +191,10 @@ func (r *Roster) watch(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case entry, ok := <-watcher.Updates():
-			switch {
-			case !ok:
+			if !ok {
 				return nil
-			case entry != nil: // nil follows the present entries
+			}
+			if entry != nil { // nil follows the present entries
 				r.note(entry)
 			}
 		}

@@ -101,6 +101,7 @@ func (m *mirror) follow(ctx context.Context, done func()) error {
 	m.mu.Lock()
 	m.seq, m.cancel = 0, cancel
 	m.mu.Unlock()
+	// The first commit replaces the content: until then readers have the former one.
 	m.pending, m.seqs, m.fresh = nil, nil, true
 	consumer, err := m.conn.JS.OrderedConsumer(ctx, "KV_"+m.conn.Names.Values(), jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{m.filter}, DeliverPolicy: jetstream.DeliverAllPolicy, InactiveThreshold: time.Minute,
@@ -148,6 +149,7 @@ func (m *mirror) take(message jetstream.Msg) error {
 		m.pending, m.seqs = append(m.pending, change), append(m.seqs, seq)
 		return nil
 	}
+	// The head ends a commit: all its values become visible at once.
 	var h head
 	if err := json.Unmarshal(message.Data(), &h); err != nil {
 		return fmt.Errorf("sequence %d of the bucket %s: %w", seq, m.conn.Names.Values(), err)

@@ -101,6 +101,7 @@ func (s *store) judge(before []*request, mine commit) *batchOf {
 		b.requests, b.stored = before, true
 		return b
 	}
+	// A repeated attempt has the same requests, so that its identity stands for them.
 	requests := before
 	if len(requests) == 0 {
 		s.mu.Lock()
@@ -109,14 +110,14 @@ func (s *store) judge(before []*request, mine commit) *batchOf {
 	}
 	var later []*request
 	for i, r := range requests {
-		switch accepted, err := b.add(s, r); {
-		case err != nil:
+		accepted, err := b.add(s, r)
+		if err != nil {
 			r.done <- err
-		case !accepted:
+		} else if !accepted {
 			later = append(later, requests[i])
 		}
 	}
-	if len(later) > 0 {
+	if len(later) > 0 { // before those that came meanwhile
 		s.mu.Lock()
 		s.waiting = append(later, s.waiting...)
 		s.mu.Unlock()
@@ -136,6 +137,8 @@ func (b *batchOf) add(s *store, r *request) (accepted bool, err error) {
 	if b.seq == 0 {
 		return false, nil
 	}
+	// The revision of a key that this commit changes is not known yet: such a request waits for the
+	// next commit.
 	for key, revision := range r.revisions {
 		if _, now, _ := s.mirror.kv.Read(key); now != revision {
 			return false, plugins.ErrKVConflict
@@ -153,6 +156,7 @@ func (b *batchOf) add(s *store, r *request) (accepted bool, err error) {
 	if len(b.requests) > 0 && (len(b.writes)+len(r.writes) > maxMessages || b.bytes+size > maxBytes) {
 		return false, nil
 	}
+	// A handler above its limit may still make its values smaller.
 	all := append(b.writes[:len(b.writes):len(b.writes)], r.writes...)
 	if after := s.mirror.kv.SizeAfter(all); after > r.limit && after > s.mirror.kv.SizeAfter(b.writes) {
 		return false, plugins.ErrKVFull

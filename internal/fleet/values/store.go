@@ -136,6 +136,8 @@ func (s *store) withdraw(r *request) bool {
 func (s *store) round(ctx context.Context) {
 	wait := &backoff.Series{Policy: backoff.Policy{Min: 5 * time.Millisecond, Max: time.Second}}
 	var batch []*request
+	// All attempts have one identity: an attempt without an answer is found in the head by it, and
+	// is not stored twice.
 	s.number++
 	mine := commit{s.writer, s.number}
 	for {
@@ -150,6 +152,7 @@ func (s *store) round(ctx context.Context) {
 			finish(batch, nil)
 			return
 		}
+		// Another writer was faster, and the mirror has its commit: no long pause is needed.
 		if _, ok := errors.AsType[*wrongHead](err); ok {
 			wait.Reset()
 		}

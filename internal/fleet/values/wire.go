@@ -184,6 +184,7 @@ func (s *store) request(ctx context.Context, m *nats.Msg) (uint64, error) {
 	if err := json.Unmarshal(reply.Data, &answer); err != nil {
 		return 0, fmt.Errorf("the answer of NATS is no JSON: %w", err)
 	}
+	// Only this refusal has a known outcome, and the number is in the text alone.
 	if e := answer.Error; e != nil {
 		var last uint64
 		if e.Code == wrongSequence {

@@ -70,13 +70,13 @@ func (o *Outbox) unannounced() (id string, s *Sink) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for id, d := range o.routes {
-		switch {
-		case d.announced:
-		case d.gone:
-			return id, nil
-		default:
-			return id, d.sink
+		if d.announced {
+			continue
 		}
+		if d.gone {
+			return id, nil
+		}
+		return id, d.sink
 	}
 	return "", nil
 }

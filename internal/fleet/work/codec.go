@@ -92,11 +92,13 @@ func (c *Codec) Encode(m *Message) []byte {
 	for _, text := range []string{m.Route, m.Hash, m.Key, m.Target, m.Delta.TraceParent} {
 		b = append(binary.AppendUvarint(b, uint64(len(text))), text...)
 	}
+	// The delta ends with the message. A large scratch is left to the garbage collector.
 	b = checkpoint.AppendDelta(b, m.Delta)
 	if room.body = slices.Grow(room.body[:0], 1+s2.MaxEncodedLen(len(b))); cap(b)+cap(room.body) <= maxScratch {
 		defer c.scratch.Put(room)
 	}
 	room.plain = b
+	// The scratch is used again, so the message gets a copy of the right size.
 	packed := s2.Encode(room.body[1:cap(room.body)], b)
 	body := make([]byte, 1+len(packed))
 	body[0] = format
@@ -109,6 +111,7 @@ func (c *Codec) Decode(body []byte) (*Message, error) {
 	if len(body) == 0 || body[0] != format {
 		return nil, ErrFormat
 	}
+	// Before it is decompressed: a few bytes may stand for many.
 	if n, err := s2.DecodedLen(body[1:]); err != nil || n > maxPayload {
 		return nil, ErrFormat
 	}
@@ -122,6 +125,7 @@ func (c *Codec) Decode(body []byte) (*Message, error) {
 	}
 	b = b[n:]
 	m := &Message{Keyed: flags&flagKeyed != 0, Made: flags&flagMade != 0}
+	// The texts are in the order of Encode.
 	var traceParent, with string
 	texts := []*string{&m.Route, &m.Hash, &m.Key, &m.Target, &traceParent}
 	if flags&flagWith != 0 {
@@ -134,6 +138,7 @@ func (c *Codec) Decode(body []byte) (*Message, error) {
 		}
 		*text, b = string(b[n:n+int(size)]), b[n+int(size):] //nolint:gosec // at most the length of b
 	}
+	// The handler and the sinks get it as it is, so it must be an object.
 	if with != "" && (rawjson.Check(with) != nil || rawjson.Value(with).Kind() != rawjson.Object) {
 		return nil, ErrFormat
 	}

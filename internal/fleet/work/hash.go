@@ -26,6 +26,7 @@ func HashOf(cfg *config.Config, r *config.Route) (string, error) {
 		MaxAge    time.Duration
 		With      map[string]string `json:",omitempty"`
 	}{Name: r.Name, Cluster: cfg.Cluster.Name, Emits: r.Emit != nil, Retry: r.Retry, OnFailure: r.OnFailure, MaxAge: r.MaxAge}
+	// Without `with` the hash is that of versions that did not know it.
 	for name, e := range r.With {
 		if made.With == nil {
 			made.With = make(map[string]string)

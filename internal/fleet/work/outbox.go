@@ -84,25 +84,29 @@ func (o *Outbox) Run(ctx context.Context) {
 	complained := ""
 	for ctx.Err() == nil {
 		err := o.publish(ctx)
-		switch {
-		case errors.Is(err, fence.ErrDeposed):
+		if err == nil {
+			complained = ""
+			o.await(ctx)
+			continue
+		}
+		if errors.Is(err, fence.ErrDeposed) {
 			o.config.Log.Warn("fleet: another member publishes to the workers, this one stops", "err", err)
 			close(o.deposed)
 			return
-		case errors.Is(err, fence.ErrLeadGone):
+		}
+		if errors.Is(err, fence.ErrLeadGone) { // this member still has the Lease, so it opens it again
 			if o.witness.forget() != "" { // else Audit was faster, or the stream was new
 				logEmptied(o.config.Log, o.config.Conn.Names.Work())
 			}
 			o.publisher = nil
-		case err != nil && ctx.Err() == nil:
+			continue
+		}
+		if ctx.Err() == nil {
 			if text := err.Error(); text != complained {
 				complained = text
 				o.config.Log.Warn("fleet: the deltas for workers wait", "err", err)
 			}
 			pause(ctx, retryAfter)
-		case err == nil:
-			complained = ""
-			o.await(ctx)
 		}
 	}
 }
@@ -180,14 +184,14 @@ func (o *Outbox) open(ctx context.Context) error {
 	}
 	o.config.Log.Info("fleet: this member publishes to the workers", "term", p.Term(), "before", before.Holder)
 	o.term = p.Term()
-	switch err := o.published.read(ctx, conn, before.Note); {
-	case err == nil && o.published.number > 0:
-		o.witness.keep(fleet.WorkList(conn.Names, o.published.number))
-	case err == nil: // a new stream
-	case o.published.number == 0 || ctx.Err() != nil:
+	err = o.published.read(ctx, conn, before.Note)
+	if err != nil && (o.published.number == 0 || ctx.Err() != nil) {
 		return err
-	default:
+	}
+	if err != nil {
 		o.config.Log.Warn("fleet: the last deltas of the leader before may be delivered again", "err", err)
+	} else if o.published.number > 0 { // 0: a new stream
+		o.witness.keep(fleet.WorkList(conn.Names, o.published.number))
 	}
 	o.publisher = p
 	o.mu.Lock()

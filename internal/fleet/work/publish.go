@@ -135,18 +135,17 @@ func (o *Outbox) subject(it *item) string {
 func (o *Outbox) result(err error, items []*item) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	switch {
-	case err == nil:
+	if err == nil || isRefused(err) {
+		var outcome error
+		if err != nil {
+			outcome = plugins.Reject(err)
+		}
 		for _, it := range items {
-			o.finish(it, nil)
+			o.finish(it, outcome)
 		}
 		return nil
-	case isRefused(err):
-		for _, it := range items {
-			o.finish(it, plugins.Reject(err))
-		}
-		return nil
-	case errors.Is(err, fence.ErrLeadGone): // nothing was stored
+	}
+	if errors.Is(err, fence.ErrLeadGone) { // nothing was stored
 		for _, it := range items {
 			it.sent = false
 		}

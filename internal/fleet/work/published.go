@@ -117,6 +117,7 @@ func (p *published) readOnce(ctx context.Context, conn *fleet.Conn) (last uint64
 		return 0, err
 	}
 	defer func() { _ = answers.Unsubscribe() }()
+	// A server answers a request with several messages, up to the size of a batch.
 	for seq := uint64(1); ; {
 		request, err := json.Marshal(map[string]any{"seq": seq, "batch": fleet.WorkLists, "next_by_subj": fleet.WorkListFilter(conn.Names)})
 		if err != nil {

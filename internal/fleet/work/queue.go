@@ -79,6 +79,17 @@ func (o *transfers) busy(route string) bool {
 // a duplicate.
 const maxSettled = 10_000
 
+// refusal returns the reason why an item is not queued; nil: it is. o.mu is held.
+func (o *transfers) refusal(it *item) error {
+	if o.stopped {
+		return errStopped
+	}
+	if it.sink.retired {
+		return errRetired
+	}
+	return o.failing
+}
+
 // add queues the items of a Write. The channel is closed when the stream does not take them.
 func (o *transfers) add(w *writing) (stuck <-chan struct{}) {
 	o.mu.Lock()
@@ -98,18 +109,13 @@ func (o *transfers) add(w *writing) (stuck <-chan struct{}) {
 			continue
 		}
 		it.owner, it.place = w, i
-		switch {
-		case o.stopped:
-			o.finish(it, errStopped)
-		case it.sink.retired:
-			o.finish(it, errRetired)
-		case o.failing != nil:
-			o.finish(it, o.failing)
-		default:
-			o.queue = append(o.queue, it)
-			if known == nil {
-				o.items[it.id] = it
-			}
+		if refusal := o.refusal(it); refusal != nil {
+			o.finish(it, refusal)
+			continue
+		}
+		o.queue = append(o.queue, it)
+		if known == nil {
+			o.items[it.id] = it
 		}
 	}
 	o.kick()
@@ -199,10 +205,10 @@ func (o *transfers) kick() {
 
 // fail makes the sinks unavailable; nil: available. o.mu is held.
 func (o *transfers) fail(err error) {
-	switch {
-	case err == nil && o.failing != nil && !o.stopped:
+	if err == nil && o.failing != nil && !o.stopped {
 		o.failing, o.stuck = nil, make(chan struct{})
-	case err != nil && o.failing == nil:
+	}
+	if err != nil && o.failing == nil {
 		o.failing = err
 		close(o.stuck)
 	}

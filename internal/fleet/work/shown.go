@@ -69,6 +69,7 @@ func subjects(ctx context.Context, conn *fleet.Conn, route string) (map[string]i
 		if err != nil {
 			return nil, err
 		}
+		// Total counts the subjects of all answers, and an answer has a part of them.
 		var answer struct {
 			Total int `json:"total"` // of the subjects; 0: there are no more
 			State struct {
@@ -125,12 +126,14 @@ func (o *Outbox) Audit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stuckAfter)
 	defer cancel()
 	conn := o.config.Conn
-	switch gone, err := o.witness.gone(ctx, conn); {
-	case err != nil:
+	gone, err := o.witness.gone(ctx, conn)
+	if err != nil {
 		return err
-	case gone:
+	}
+	if gone {
 		logEmptied(o.config.Log, conn.Names.Work())
 	}
+	// Before the first configuration all routes would look like former ones.
 	known, used := o.present()
 	if !used {
 		return nil
@@ -146,12 +149,12 @@ func (o *Outbox) Audit(ctx context.Context) error {
 			continue
 		}
 		n, err := Waiting(ctx, conn, r.ID)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case n > 0:
+		}
+		if n > 0 {
 			stranded = append(stranded, Stranded{Route: r.ID, Subject: conn.Names.WorkRoute(r.ID), Waiting: n})
-		case r.Hash != "":
+		} else if r.Hash != "" { // a record without a hash is withdrawn already
 			done = append(done, r.ID)
 		}
 	}
@@ -218,6 +221,7 @@ func (o *Outbox) audited(announced map[string]*Sink, found map[string]owner.Reco
 		}
 	}
 	o.stranded = stranded
+	// The audit took some time: a route that was announced or replaced since is left out.
 	for token, s := range announced {
 		if s == nil || found[token].Hash == s.route.Hash {
 			continue
