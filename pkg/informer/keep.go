@@ -170,17 +170,19 @@ func (w *Watch) Complete(ctx context.Context, log *slog.Logger) error {
 	pause := backoff.Series{Policy: backoff.Policy{Min: 500 * time.Millisecond, Max: 30 * time.Second}}
 	for {
 		_, err := k.fill(ctx, version)
-		switch {
-		case err == nil:
+		if err == nil {
 			log.Info("the configuration reads more fields than before; the saved objects were completed", "watch", w.name)
 			k.setComplete(k.wanted)
 			return nil
-		case ctx.Err() != nil:
+		}
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case version != "" && reflector.IsAnswered(err): // the API server may have dropped that state
+		}
+		if version != "" && reflector.IsAnswered(err) { // the API server may have dropped that state
 			version = ""
 			continue
-		case reflector.IsRefused(err):
+		}
+		if reflector.IsRefused(err) {
 			log.Error("the configuration reads more fields than before, and the saved objects lack them, because they cannot be listed", "watch", w.name, "err", err)
 			return nil
 		}
@@ -234,6 +236,7 @@ func (k *keeping) widen(ctx context.Context, fields kept.Set) error {
 	if err != nil {
 		return fmt.Errorf("%s cannot be listed now: %w", k.w.name, err)
 	}
+	// The list has the others in states whose events are still to come.
 	if err := k.await(ctx, func() bool { return k.applied(others) }); err != nil {
 		return err
 	}
@@ -345,14 +348,15 @@ func narrow(ctx context.Context, watches []*Watch, wanted []Wanted) {
 }
 
 func (k *keeping) narrow(ctx context.Context, fields kept.Set) {
-	switch {
-	case !k.auto || k.wanted.Equal(fields) && k.complete.Equal(fields):
-	case k.complete.Covers(fields):
-		k.want(fields)
-		k.setComplete(fields)
-		k.reopen()
-		_ = apply.Reduce(ctx, k.w.applier, reducer(fields)) // the rest is reduced by its changes
-	default: // without Widen
-		k.want(k.wanted.Or(fields))
+	if !k.auto || k.wanted.Equal(fields) && k.complete.Equal(fields) {
+		return
 	}
+	if !k.complete.Covers(fields) { // without Widen
+		k.want(k.wanted.Or(fields))
+		return
+	}
+	k.want(fields)
+	k.setComplete(fields)
+	k.reopen()
+	_ = apply.Reduce(ctx, k.w.applier, reducer(fields)) // the rest is reduced by its changes
 }

@@ -60,10 +60,10 @@ func (c *Client) OpenAPIVersions(ctx context.Context) ([]schema.GroupVersion, er
 	}
 	var all []schema.GroupVersion
 	for _, path := range slices.Sorted(maps.Keys(root.Paths)) {
-		switch parts := strings.Split(path, "/"); {
-		case len(parts) == 2 && parts[0] == "api":
+		parts := strings.Split(path, "/")
+		if len(parts) == 2 && parts[0] == "api" {
 			all = append(all, schema.GroupVersion{Version: parts[1]})
-		case len(parts) == 3 && parts[0] == "apis":
+		} else if len(parts) == 3 && parts[0] == "apis" {
 			all = append(all, schema.GroupVersion{Group: parts[1], Version: parts[2]})
 		}
 	}

@@ -46,6 +46,8 @@ func (f *Factory) Reconfigure(ctx context.Context, wanted []Wanted, swap func(*H
 	if err != nil {
 		return err
 	}
+	// The watches are held between two deltas, and their states between two cuts: a cut has all of
+	// the swap or nothing.
 	f.mu.Lock()
 	letGo := persist.Hold(statesOf(old))
 	removed := f.exchange(wanted)
@@ -61,6 +63,7 @@ func (f *Factory) Reconfigure(ctx context.Context, wanted []Wanted, swap func(*H
 	}
 	f.mu.Unlock()
 	release()
+	// Without the locks: a removed watch may wait for one of them before it ends.
 	for _, w := range removed {
 		if w.stop != nil {
 			<-w.stopped
@@ -134,11 +137,13 @@ func (f *Factory) exchangeSources(configs map[string]Source, attached map[string
 		if s != nil && s.config == config && sameWatches(s.watches, attached[name]) {
 			continue
 		}
+		// A changed source is a new one, so an operation on the old one ends with ErrSourceChanged.
 		s = f.newSource(config)
 		for _, w := range attached[name] {
 			s.add(w)
 		}
 		f.sources[name] = s
+		// Its gauges begin with the objects that its watches have already.
 		objects, bytes := 0, 0
 		for _, w := range s.watches {
 			for o := range w.state.All() {

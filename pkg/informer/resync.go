@@ -71,7 +71,7 @@ func (f *Factory) ResyncObject(ctx context.Context, source string, key event.Key
 			return ErrNoSource
 		}
 		for _, w := range s.watches {
-			if !w.state.Loader().Wait(ctx) {
+			if !w.state.Loader().Wait(ctx) { // it may be among the saved objects
 				return ctx.Err()
 			}
 			if o := w.state.Get(key); o == nil || o.UID() != uid {
@@ -84,9 +84,9 @@ func (f *Factory) ResyncObject(ctx context.Context, source string, key event.Key
 		return nil
 	}
 	f.mu.RLock()
-	runs := f.ctx == nil
+	running := f.ctx != nil
 	f.mu.RUnlock()
-	if runs {
+	if !running { // the deltas are injected
 		return once(ctx)
 	}
 	return f.during(ctx, once)
@@ -125,10 +125,10 @@ func (f *Factory) resync(ctx context.Context, w *Watch, s *source) {
 		}
 		round := w.applier.NewRound(s.Source)
 		err := w.applier.SyncAll(ctx, round)
-		switch {
-		case ctx.Err() != nil || errors.Is(err, ErrSourceChanged):
+		if ctx.Err() != nil || errors.Is(err, ErrSourceChanged) {
 			return
-		case err != nil:
+		}
+		if err != nil {
 			f.cfg.Log.Error("resync not completed; the next one follows after its period", "watch", w.name, "source", s.Name, "objects", round.Done.Objects, "err", err)
 		}
 	}

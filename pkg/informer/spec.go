@@ -132,6 +132,7 @@ func JoinDrop(paths []string) (string, error) {
 func parsePath(path string) (keys []string, err error) {
 	rest := path
 	for {
+		// A key with dots is quoted in brackets, without a dot before them.
 		var key string
 		if strings.HasPrefix(rest, "[") {
 			key, rest, err = quotedKey(path, rest)
@@ -145,7 +146,7 @@ func parsePath(path string) (keys []string, err error) {
 			}
 			key, rest = rest[:n], rest[n:]
 		}
-		if key == "" || strings.ContainsAny(key, "\n") {
+		if key == "" || strings.ContainsAny(key, "\n") { // JoinDrop joins paths by newlines
 			return nil, fmt.Errorf(`excludeFields: %q is no path: want keys joined by dots, as in status.conditions or metadata.annotations["a.b/c"]`, path)
 		}
 		keys = append(keys, key)

@@ -69,6 +69,7 @@ func (f *Factory) newWatch(spec Spec, store Cache, epoch int, among []*Watch) *W
 		PageSize: f.cfg.PageSize, Backoff: f.cfg.Backoff, ProbeInterval: f.cfg.ProbeInterval, Silence: f.cfg.Silence,
 		BookmarkWait: f.cfg.BookmarkWait, HeaderTimeout: f.cfg.HeaderTimeout, Unproven: f.cfg.Unproven, Late: late,
 	}
+	// The applier asks by the inquiry, and the Reflector passes its events to the applier.
 	inquiry := reflector.NewInquiry(reflected)
 	w.keeping.inquiry = inquiry
 	w.applier = apply.New(apply.Config{

@@ -109,10 +109,13 @@ func (a *Applier) Hold(ctx context.Context) (release func(), ok bool) {
 // list does not keep more than the store.
 func (a *Applier) Known(o *event.Object) *event.Object {
 	old := a.cfg.State.Get(o.Key())
-	switch {
-	case old == nil && a.cfg.IdentityOnly && a.initial.Load() && !a.cfg.takesInitial():
-		return wire.IdentityOf(o)
-	case old != nil && o.ResourceVersion() != "" && old.Same(o) && !a.differs(old, o) && !isIncomplete(a, old, o):
+	if old == nil {
+		if a.cfg.IdentityOnly && a.initial.Load() && !a.cfg.takesInitial() {
+			return wire.IdentityOf(o)
+		}
+		return o
+	}
+	if o.ResourceVersion() != "" && old.Same(o) && !a.differs(old, o) && !isIncomplete(a, old, o) {
 		return old
 	}
 	return o
@@ -171,11 +174,14 @@ func (a *Applier) apply(ctx context.Context, c change) bool {
 			c.old = nil
 		}
 	}
+	// The watches of a namespace's objects follow before its own delta is applied: after a crash in
+	// between, the event comes again.
 	if a.cfg.Selects != nil && !a.cfg.Selects.follow(ctx, c) {
 		return false
 	}
 	c.listed = c.listed || a.cfg.State.Position.Relisting()
 	seen := a.cfg.Clock.Now()
+	// All routes of all sources have room before any gets the delta.
 	a.admissions, a.wanted = a.admissions[:0], a.wanted[:0]
 	for _, s := range a.cfg.Sources.All() {
 		if !a.admit(ctx, s, c, seen) {

@@ -136,21 +136,25 @@ func replayed(gone *deletes, old, o *event.Object) bool {
 // under the key of o; nil: none. rewound: a state older than the cache's is the truth and no replay.
 // applied is the resourceVersion of the event; empty: it is none.
 func (a *Applier) put(ctx context.Context, old, o *event.Object, rewound bool, applied string) bool {
-	identityOnly := old != nil && a.cfg.State.IdentityOnly(old)
-	switch {
-	case old == nil:
+	if old == nil {
 		return a.apply(ctx, change{op: event.Added, now: o, applied: applied})
-	case old.UID() != o.UID():
+	}
+	if old.UID() != o.UID() { // the end of the former object was not seen
 		return a.apply(ctx, change{op: event.Deleted, before: old, old: a.cfg.State.Latest(old), stale: true}) &&
 			a.apply(ctx, change{op: event.Added, now: o, applied: applied})
-	case old.ResourceVersion() == o.ResourceVersion() && o.ResourceVersion() != "" && (!rewound || identityOnly || !a.differs(old, o)):
+	}
+	identityOnly := a.cfg.State.IdentityOnly(old)
+	sameVersion, versioned := old.ResourceVersion() == o.ResourceVersion(), o.ResourceVersion() != ""
+	if sameVersion && versioned && (!rewound || identityOnly || !a.differs(old, o)) {
 		if identityOnly || isIncomplete(a, old, o) {
 			a.cfg.State.FillIn(old, o, !identityOnly || old.IsUnknown())
 		}
 		return true
-	case old.ResourceVersion() == "" && o.ResourceVersion() == "" && !a.differs(old, o):
+	}
+	if sameVersion && !versioned && !a.differs(old, o) {
 		return true // some APIs give no versions, so the contents decide
-	case !rewound && persist.Older(o, old):
+	}
+	if !rewound && persist.Older(o, old) {
 		return true
 	}
 	c := change{op: event.Updated, before: old, old: old, now: o, applied: applied}
@@ -172,14 +176,16 @@ func recalled(old, now *event.Object) *event.Object {
 // remove applies a DELETED event. o is the last state of the object. The turn is held.
 func (a *Applier) remove(ctx context.Context, o *event.Object) {
 	old := a.cfg.State.Get(o.Key())
-	switch {
-	case old == nil || persist.Older(o, old): // never seen, or a replay
-	case old.UID() == o.UID():
-		a.leave(ctx, old, o, false, o.ResourceVersion())
-		return
-	case persist.NotAbove(o.ResourceVersion(), old.ResourceVersion()): // a replay of the former object's end
-	default: // the known object was gone when its name was used again
-		a.leave(ctx, old, a.cfg.State.Latest(old), true, o.ResourceVersion())
+	if known := old != nil && !persist.Older(o, old); known { // otherwise never seen, or a replay
+		if old.UID() == o.UID() {
+			a.leave(ctx, old, o, false, o.ResourceVersion())
+			return
+		}
+		// The known object was gone when its name was used again, unless the event replays the end
+		// of a former one.
+		if !persist.NotAbove(o.ResourceVersion(), old.ResourceVersion()) {
+			a.leave(ctx, old, a.cfg.State.Latest(old), true, o.ResourceVersion())
+		}
 	}
 	if ended(a, o) != nil { // its ADDED could not be read
 		a.leave(ctx, nil, o, false, o.ResourceVersion())
@@ -200,10 +206,11 @@ func ended(a *Applier, o *event.Object) *event.Object {
 // last state. The turn is held.
 func (a *Applier) leave(ctx context.Context, before, last *event.Object, stale bool, applied string) {
 	c := change{op: event.Deleted, before: before, old: last, stale: stale, applied: applied}
-	switch {
-	case !a.cfg.Selective:
+	if !a.cfg.Selective {
 		a.apply(ctx, c)
-	case !a.held.later(last.Key(), func(context.Context) { a.held.hold(c) }):
+		return
+	}
+	if !a.held.later(last.Key(), func(context.Context) { a.held.hold(c) }) {
 		a.held.hold(c)
 	}
 }

@@ -157,7 +157,7 @@ func (h *held) plan(now time.Time) (list, gets []*hold, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	wait = time.Hour
-	if h.listing {
+	if h.listing { // its answer comes first
 		return nil, nil, wait
 	}
 	var due []*hold
@@ -171,6 +171,7 @@ func (h *held) plan(now time.Time) (list, gets []*hold, wait time.Duration) {
 		}
 		due = append(due, of)
 	}
+	// A list that failed is not tried again at once; single requests go on meanwhile.
 	if len(due) >= reflector.ManyMissing && !now.Before(h.relist) {
 		h.listing = true
 		list = due
@@ -268,7 +269,7 @@ func (h *held) answer(ctx context.Context, of *hold, there bool) bool {
 	if there {
 		c.op = event.Deselected
 	}
-	if c.before != nil {
+	if c.before != nil { // the store may have it with other fields by now
 		c.before = h.a.cfg.State.Get(key)
 	}
 	position := h.a.cfg.State.Position
@@ -277,6 +278,7 @@ func (h *held) answer(ctx context.Context, of *hold, there bool) bool {
 		position.Resume(of.mark, was)
 		return false
 	}
+	// The first of the later events in which the object leaves again holds back the rest of them.
 	later := h.end(key)
 	var again *hold
 	for i, process := range later {
@@ -289,6 +291,7 @@ func (h *held) answer(ctx context.Context, of *hold, there bool) bool {
 			break
 		}
 	}
+	// The new hold keeps the place of the old one, because nothing behind it may count as saved.
 	if again != nil {
 		of.mark, again.mark = again.mark, of.mark
 		position.Resume(again.mark, was)

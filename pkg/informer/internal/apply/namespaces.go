@@ -95,10 +95,10 @@ func (s *Namespaces) Tidy(ctx context.Context, follower *Applier) {
 // follow applies a change of the watch of the namespaces, which holds its turn. It returns false if
 // ctx is done.
 func (s *Namespaces) follow(ctx context.Context, c change) bool {
-	switch {
-	case c.op == event.Added:
+	if c.op == event.Added {
 		return s.include(ctx, c.now.Key().Name)
-	case c.now == nil:
+	}
+	if c.now == nil {
 		return s.exclude(ctx, c.old.Key().Name, c.op == event.Deleted)
 	}
 	return true

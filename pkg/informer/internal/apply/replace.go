@@ -35,6 +35,7 @@ func (a *Applier) Replace(ctx context.Context, items []any, version string) {
 	if !ok {
 		return
 	}
+	// A saved object that is not in the store yet would look new.
 	state, plan := a.cfg.State, a.cfg.Plan
 	if !state.Loader().Wait(ctx) {
 		return
@@ -60,6 +61,7 @@ func (a *Applier) Replace(ctx context.Context, items []any, version string) {
 	if !a.turn.take(ctx) {
 		return
 	}
+	// From here on a restart resumes at the version of the list.
 	plan.Listed()
 	state.EndReplace(version)
 	a.listed = true
@@ -154,6 +156,8 @@ func (a *Applier) removeMissing(ctx context.Context, items []any, among func(*ev
 	if len(missing) == 0 {
 		return true
 	}
+	// If an object may be missing without being deleted, the API server is asked; else the list is
+	// enough.
 	exists := func(*event.Object) bool { return false }
 	if a.cfg.Selective || a.cfg.Plan.Unnamed() || slices.ContainsFunc(missing, a.within.outside) {
 		existing, err := a.cfg.Inquiry.StillThere(ctx, missing)
@@ -225,13 +229,13 @@ func (a *Applier) missing(items []any) (missing []*event.Object) {
 	}
 	missing = append(missing, intents...)
 	slices.SortStableFunc(missing, func(a, b *event.Object) int {
-		switch {
-		case persist.Older(a, b):
+		if persist.Older(a, b) {
 			return -1
-		case persist.Older(b, a):
+		}
+		if persist.Older(b, a) {
 			return 1
 		}
-		return 0
+		return 0 // they cannot be compared
 	})
 	return missing
 }

@@ -58,6 +58,8 @@ func (a *Applier) Sync(ctx context.Context, r *Round, key event.Key) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	// During the wait for the turn, a reload may have replaced the sources, and an event may have
+	// ended the object.
 	if !slices.Contains(a.cfg.Sources.All(), r.Source) {
 		return ErrSourceChanged
 	}
@@ -71,7 +73,7 @@ func (a *Applier) Sync(ctx context.Context, r *Round, key event.Key) error {
 		return err
 	}
 	r.Done.Objects++
-	if admission != nil {
+	if admission != nil { // the store stays as it is, so Commit suffices
 		r.Done.Taken++
 		a.cfg.State.Commit(d, admission)
 	}

@@ -30,10 +30,10 @@ func (w *within) include(ctx context.Context, namespace string) bool {
 	}
 	defer a.own.give()
 	w.late.Add(namespace)
-	switch {
-	case !a.listed: // the first list has them
+	if !a.listed { // the first list has them
 		return true
-	case !w.isReady(): // the watch does not run yet, and need not resume
+	}
+	if !w.isReady() { // the watch does not run yet, and need not resume
 		w.mustList()
 		return true
 	}
@@ -110,6 +110,7 @@ func (w *within) selected(ctx context.Context, items []any) (kept []any, complet
 	if w == nil {
 		return items, true, true
 	}
+	// Of such a namespace the list may have a part only, so its own list replaces that part.
 	late := w.late.Take()
 	kept = slices.DeleteFunc(items, func(item any) bool {
 		o := objectOf(item)

@@ -57,6 +57,7 @@ func (a *Absences) get(ctx context.Context, path string, maxAge time.Duration, i
 		a.answers[path] = s
 	}
 	a.mu.Unlock()
+	// The holder of the turn asks; the others wait for its answer.
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():

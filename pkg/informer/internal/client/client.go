@@ -156,6 +156,7 @@ func (c *Client) GetWithin(ctx context.Context, path string, query url.Values, a
 			return nil, err
 		}
 	}
+	// The timer is about the time until the answer begins, the body watches over the rest.
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(begin, func() { cancel(ErrSlow) })
 	u := c.base.JoinPath(path)
@@ -214,6 +215,7 @@ func (c *Client) Post(ctx context.Context, path string, question any) error {
 		return err
 	}
 	defer resp.Body.Close()
+	// A review is answered as if it were created.
 	if resp.StatusCode != http.StatusCreated && resp.StatusCode != http.StatusOK {
 		return statusError(resp)
 	}

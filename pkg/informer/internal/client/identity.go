@@ -66,6 +66,7 @@ func (c *IdentityCache) Identity(ctx context.Context, maxAge time.Duration) (str
 	if c.asked.After(since) {
 		return c.answer, c.err
 	}
+	// The age counts from the question: the answer may be as old as that.
 	asked := time.Now()
 	patient, cancel := context.WithTimeout(ctx, identityTimeout)
 	defer cancel()

@@ -44,6 +44,7 @@ func (c *Client) Remains(ctx context.Context, gvr schema.GroupVersionResource) e
 		if groups.Groups[i].Name != gvr.Group {
 			continue
 		}
+		// In another version the same objects are served.
 		for _, version := range groups.Groups[i].Versions {
 			if version.Version == gvr.Version {
 				continue
@@ -67,11 +68,11 @@ func (c *Client) Remains(ctx context.Context, gvr schema.GroupVersionResource) e
 func (c *Client) defined(ctx context.Context, gvr schema.GroupVersionResource) error {
 	name := gvr.Resource + "." + gvr.Group
 	resp, err := c.Get(ctx, "apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+url.PathEscape(name), nil, AcceptMetadata, IdleTimeout)
-	switch {
-	case err == nil:
+	if err == nil {
 		_ = resp.Body.Close()
 		return &UnservedError{Resource: gvr}
-	case apierrors.IsForbidden(err), apierrors.IsNotFound(err) && Names(err, name):
+	}
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) && Names(err, name) {
 		return nil
 	}
 	return err

@@ -16,10 +16,10 @@ type counting struct {
 
 // change counts a change of the store; before and now say whether there is an object.
 func (c *counting) change(before, now bool) {
-	switch {
-	case now && !before:
+	if now && !before {
 		c.stored++
-	case before && !now:
+	}
+	if before && !now {
 		c.stored--
 	}
 }

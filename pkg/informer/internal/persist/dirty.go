@@ -131,11 +131,12 @@ func (d *dirtySet) handOver(c *Changes) (changed map[event.Key]*event.Object, se
 	if len(d.settled) > 0 {
 		settled, d.settled = d.settled, make(map[string]event.Key)
 	}
-	switch {
-	case len(d.unpersisted) == 0:
-	case len(d.inFlight) == 0:
+	if len(d.unpersisted) == 0 {
+		return changed, settled
+	}
+	if len(d.inFlight) == 0 {
 		d.inFlight, d.unpersisted = d.unpersisted, make(map[string]gated)
-	default: // the last hand-over could not be written yet
+	} else { // the last hand-over could not be written yet
 		maps.Copy(d.inFlight, d.unpersisted)
 		clear(d.unpersisted)
 	}

@@ -88,10 +88,9 @@ func (l *Loader) Fetch(key event.Key) {
 	}
 	defer l.fetching.Done()
 	o, err := l.from.Object(key)
-	switch {
-	case err != nil:
+	if err != nil {
 		l.state.unreadable(err)
-	case o != nil:
+	} else if o != nil {
 		l.state.load(o, prepare(l.state.cfg.Store, o))
 	}
 }
@@ -162,6 +161,8 @@ func (s *State) Restore(r *Restored) {
 	if r.Later != nil {
 		l := newLoader(s, r.Later)
 		s.loader.Store(l)
+		// Run leaves out claimed objects, as those are that the store has. intend needs the objects
+		// of the intents.
 		for _, o := range r.Objects {
 			l.Fetch(o.Key())
 		}
@@ -176,10 +177,10 @@ func (s *State) Restore(r *Restored) {
 		s.intend(o)
 	}
 	s.Position.cluster, s.Position.applied, s.Position.relisting = r.Cluster, r.Applied, r.Relisting
-	if Lower(r.Applied, r.Reached) {
+	if Lower(r.Applied, r.Reached) { // events of Reached may be missing, so all come again
 		s.Position.open, s.Position.saved = r.Reached, r.Reached
 	}
-	if s.dirty != nil {
+	if s.dirty != nil { // the next cut has only differences from the saved state
 		s.dirty.cluster, s.dirty.applied, s.dirty.reached, s.dirty.relisting, s.dirty.kept = r.Cluster, r.Applied, s.Position.reached(), r.Relisting, r.Kept
 	}
 }

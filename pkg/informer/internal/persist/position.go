@@ -122,11 +122,12 @@ func (p *Position) Relisting() bool {
 // arrive records an event that is applied. If it is above all others, no more of the last version
 // follow. An event below others leaves the position as it is.
 func (p *Position) arrive(version string) {
-	switch {
-	case version == "":
-	case version == p.open:
+	if version == "" {
+		return
+	}
+	if version == p.open {
 		p.marked = false // the events of the version arrive once more
-	case !NotAbove(version, p.reached()):
+	} else if !NotAbove(version, p.reached()) {
 		p.applied, p.open, p.marked = p.reached(), version, false
 	}
 }
@@ -136,14 +137,19 @@ func (p *Position) arrive(version string) {
 // only. So a bookmark completes the versions below its own, and its own if another bookmark of it
 // follows.
 func (p *Position) bookmark(version string) {
-	switch {
-	case version == "":
+	if version == "" {
 		p.marked = false
-	case version == p.open && p.marked:
-		p.listed(version)
-	case version == p.open:
-		p.marked = true
-	case !NotAbove(version, p.reached()):
+		return
+	}
+	if version == p.open {
+		if p.marked {
+			p.listed(version)
+		} else {
+			p.marked = true
+		}
+		return
+	}
+	if !NotAbove(version, p.reached()) {
 		p.applied, p.open, p.marked = p.reached(), version, true
 	}
 }

@@ -55,15 +55,17 @@ func (a *absence) missed(ctx context.Context) error {
 		return client.ErrAbsent
 	}
 	err := a.cfg.Client.Remains(ctx, a.cfg.Target.GVR)
-	var unserved *client.UnservedError
-	switch {
-	case err == nil:
+	if err == nil {
 		a.cfg.Sink.Vanish(ctx)
 		a.vanished = time.Now()
 		return client.ErrAbsent
-	case !errors.As(err, &unserved):
+	}
+	unserved, ok := errors.AsType[*client.UnservedError](err)
+	if !ok {
 		return err
 	}
+	// The objects exist, but no watch can follow them. Deletes at least are found by a list in the
+	// other version.
 	a.vanished = time.Time{}
 	if unserved.Other == "" || a.cfg.State.Empty() || time.Since(a.compared) < 2*a.cfg.ProbeInterval {
 		return unserved

@@ -158,10 +158,10 @@ func (i *Inquiry) confirmMissing(ctx context.Context, o *event.Object, missing e
 		return nil
 	}
 	_, err := i.client.Discover(ctx, i.target.GVR)
-	switch {
-	case errors.Is(err, client.ErrAbsent):
+	if errors.Is(err, client.ErrAbsent) {
 		return nil
-	case err != nil:
+	}
+	if err != nil {
 		return err
 	}
 	return errUnconfirmed

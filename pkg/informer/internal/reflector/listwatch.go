@@ -198,7 +198,7 @@ func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resu
 			}
 		} else if err := lw.prober.willList(ctx); err != nil {
 			return err
-		} else if lw.cfg.Plan.Latest() {
+		} else if lw.cfg.Plan.Latest() { // the most recent state, and not that of a server's cache
 			opts.ResourceVersion = ""
 		}
 		format, accept := lw.cfg.Target.format.Load(), client.AcceptObjects
@@ -223,6 +223,7 @@ func (lw *listerWatcher) dial(ctx context.Context, opts metav1.ListOptions, resu
 			}
 			return err
 		}
+		// HTTP/2 has pings, which detect a dead connection earlier.
 		silence := lw.cfg.Silence
 		if resp.ProtoMajor > 1 {
 			silence *= 4
@@ -288,19 +289,18 @@ func (lw *listerWatcher) retry(ctx context.Context, of step, try func() error) e
 			return ctx.Err()
 		}
 		lw.cfg.Health.noteError(err)
-		switch {
-		case client.IsExpired(err), client.IsAhead(err):
+		if client.IsExpired(err) || client.IsAhead(err) {
 			lw.cfg.Health.expected(err) // a list, or another one, follows
-			return err
-		case apierrors.IsNotFound(err):
-			lw.cfg.Health.failing(of, err)
-			lw.gone()
-			return err
-		case client.IsAnswer(err), errors.Is(err, wire.ErrNoList), errors.As(err, new(*slowError)):
-			lw.cfg.Health.failing(of, err)
 			return err
 		}
 		lw.cfg.Health.failing(of, err)
+		if apierrors.IsNotFound(err) { // discovery decides whether the resource still exists
+			lw.gone()
+			return err
+		}
+		if client.IsAnswer(err) || errors.Is(err, wire.ErrNoList) || errors.As(err, new(*slowError)) {
+			return err
+		}
 		pause.Max = client.MaxPause(lw.cfg.Backoff.Max, err)
 		if err := pause.Wait(ctx, client.RetryAfter(err)); err != nil {
 			return err
@@ -336,11 +336,10 @@ func (lw *listerWatcher) resumeList(ctx context.Context) (runtime.Object, error)
 
 // resumed handles the result of an attempt to resume.
 func (lw *listerWatcher) resumed(ctx context.Context, err error) {
-	switch {
-	case err == nil:
+	if err == nil {
 		lw.cfg.Plan.Resumed()
 		lw.cfg.Health.healthy(stepList)
-	case ctx.Err() == nil && !apierrors.IsNotFound(err):
+	} else if ctx.Err() == nil && !apierrors.IsNotFound(err) {
 		lw.cfg.Plan.MustList()
 	}
 }

@@ -100,11 +100,11 @@ func (p *prober) target(ctx context.Context) error {
 	patient, cancel := context.WithTimeoutCause(ctx, min(firstProbe, p.cfg.HeaderTimeout), client.ErrSlow)
 	defer cancel()
 	a, err := p.cfg.Probes.ask(patient, p)
-	switch {
-	case err != nil:
+	if err != nil {
 		p.resuming.Store(isSlowProbe(err))
 		return err
-	case persist.Lower(a.version, from):
+	}
+	if persist.Lower(a.version, from) {
 		return errWentBack
 	}
 	p.cfg.State.SetResumeTarget(a.version)
@@ -187,12 +187,12 @@ func (p *prober) judge(v view, a answer, err error) {
 			err = errMoved
 		}
 	}
-	switch {
-	case apierrors.IsTooManyRequests(err):
+	if apierrors.IsTooManyRequests(err) {
 		return
-	case err == nil:
+	}
+	if err == nil {
 		err = p.succeeded(v, a)
-	case !isUseless(err) && p.open.Load() == v.w && (p.probed.Load() || !cannotProbe(err)):
+	} else if !isUseless(err) && p.open.Load() == v.w && (p.probed.Load() || !cannotProbe(err)) {
 		// A client that may only watch is refused each time; that does not concern the watch.
 		p.cfg.Health.failing(stepProbe, fmt.Errorf("the watch is open, but would not be opened again: %w", reasonOf(err)))
 		return

@@ -198,6 +198,7 @@ func (s *Probes) round(ctx context.Context, p *prober, since time.Time, asks boo
 
 // probe probes a scope for watches.
 func (s *Probes) probe(ctx context.Context, p *prober, r *rounds, of scope, watches []*prober, asks bool) {
+	// The positions are read before the request: its answer is not older than any of them.
 	begun := time.Now()
 	var views []view
 	for _, w := range watches {
@@ -216,6 +217,7 @@ func (s *Probes) probe(ctx context.Context, p *prober, r *rounds, of scope, watc
 	s.mu.Lock()
 	r.begun, r.answer, r.err = begun, a, err
 	s.mu.Unlock()
+	// A refusal may concern the scope of the probe only.
 	if apierrors.IsForbidden(err) || client.IsAnswer(err) && !apierrors.IsNotFound(err) {
 		views = s.refuse(p, of, views)
 	}
@@ -264,10 +266,10 @@ func (p *prober) probe(ctx context.Context, of scope) (answer, error) {
 
 // countOf returns the number of all objects of which a list has the first ones; -1: unknown.
 func countOf(list *metav1.ListMeta, listed int) int {
-	switch {
-	case list.Continue == "":
+	if list.Continue == "" {
 		return listed
-	case list.RemainingItemCount == nil:
+	}
+	if list.RemainingItemCount == nil {
 		return -1
 	}
 	return listed + int(*list.RemainingItemCount)

@@ -90,10 +90,9 @@ func (p *prober) barren(from string, began time.Time, named bool) {
 // compare judges an open watch by the version of the API server: if it is not ahead of the position
 // from, nothing is missing; else the watch has to bring something.
 func (p *prober) compare(w *openWatch, from, version string) {
-	switch {
-	case !persist.Lower(from, version):
+	if !persist.Lower(from, version) {
 		p.cfg.Health.Prove()
-	case p.cfg.Health.Unproven() > p.cfg.Unproven && p.open.Load() == w && p.proof.silent():
+	} else if p.cfg.Health.Unproven() > p.cfg.Unproven && p.open.Load() == w && p.proof.silent() {
 		p.stall()
 		w.stop()
 	}

@@ -215,6 +215,7 @@ func (r *reader) run() {
 	defer close(r.out)
 	for {
 		e, err := r.events.Next()
+		// An object that cannot be read is no reason to end the stream.
 		if err != nil {
 			if e, err = r.replace(e, err); wire.IsObjectError(err) {
 				continue
@@ -239,6 +240,7 @@ func (r *reader) run() {
 		if !r.send(e) {
 			return
 		}
+		// The Reflector has the version from here on, not before.
 		r.version, r.sent = known, true
 	}
 }
@@ -259,13 +261,12 @@ func (r *reader) prove() {
 func (r *reader) failed(err error) {
 	r.told = true
 	r.cfg.Health.noteError(err)
-	switch {
-	case client.IsExpired(err):
+	if client.IsExpired(err) {
 		r.cfg.Health.expected(err)
-	case r.initial:
+	} else if r.initial {
 		r.quirks.failedInitial()
 		r.cfg.Health.failing(stepList, err)
-	default:
+	} else {
 		r.cfg.Health.failing(stepStream, err)
 		if !r.proved {
 			r.prober.barren(r.version, r.began, true)
@@ -323,11 +324,10 @@ func (r *reader) replace(e watch.Event, err error) (watch.Event, error) {
 	}
 	r.cfg.Sink.LeftOut(bad)
 	e.Object = bad.Placeholder(r.cfg.Target.Resource())
-	switch {
-	case e.Object == nil && e.Type != watch.Deleted:
+	if e.Object == nil && e.Type != watch.Deleted {
 		r.cfg.Plan.SetUnnamed()
-		return e, bad
-	case e.Object == nil || e.Type == "":
+	}
+	if e.Object == nil || e.Type == "" {
 		return e, bad
 	}
 	return e, nil
@@ -394,16 +394,14 @@ func (r *reader) ended(err error) {
 		return
 	}
 	foreign := errors.Is(err, wire.ErrNotJSON) || errors.Is(err, wire.ErrNotWatch)
-	switch {
-	case r.told:
-	case r.initial:
+	if !r.told && r.initial {
 		r.quirks.failedInitial()
 		if foreign {
 			r.cfg.Health.failing(stepList, err)
 		} else {
 			r.cfg.Health.failing(stepList, errUnfinished)
 		}
-	default:
+	} else if !r.told {
 		if foreign {
 			r.cfg.Health.failing(stepStream, err)
 		}
@@ -412,12 +410,11 @@ func (r *reader) ended(err error) {
 		}
 	}
 	r.cfg.Health.noteError(err)
-	switch {
-	case errors.Is(err, client.ErrSlow):
+	if errors.Is(err, client.ErrSlow) {
 		// the idle connections may be dead too
 		r.cfg.Client.Close()
 		r.cfg.Log.Debug("watch was silent", "watch", r.cfg.Name)
-	default: // the API server ends watches every few minutes, and connections break
+	} else { // the API server ends watches every few minutes, and connections break
 		r.cfg.Log.Debug("watch ended", "watch", r.cfg.Name, "err", err)
 	}
 }

@@ -83,10 +83,10 @@ func (t *Target) discovered(found client.Found) {
 
 // misplaced returns the error of a resource without namespaces, if some were configured.
 func (t *Target) misplaced() error {
-	switch {
-	case t.Namespace != "":
+	if t.Namespace != "" {
 		return errors.New("the resource has no namespaces: leave namespaces out")
-	case t.InSelected:
+	}
+	if t.InSelected {
 		return errors.New("the resource has no namespaces: leave namespaceSelector out")
 	}
 	return nil
@@ -111,6 +111,7 @@ func (t *Target) Path() string {
 
 // Query returns the parameters of a list or watch request.
 func (t *Target) Query(opts metav1.ListOptions) url.Values {
+	// The names are those of metav1.ListOptions in a URL.
 	q := url.Values{}
 	set := func(key, value string) {
 		if value != "" {

@@ -96,10 +96,12 @@ func (a *ahead) split(split splitter, todo chan<- *block) {
 			}
 			b.text = append(b.text[:0], a.in.unread()[:n]...)
 			a.in.advance(n)
+			// blocks keeps the order; todo goes to any core. Both have room for all blocks.
 			a.blocks <- b
 			todo <- b
 			continue
 		}
+		// A read may block for long, so a stop is noticed before it.
 		select {
 		case <-a.stop:
 			return

@@ -177,10 +177,12 @@ func (d *Decoder) object(src string, start, end int, spans []rawjson.Span) (*eve
 	if src[start] != '{' {
 		return nil, event.ErrNoIdentity
 	}
+	// Items of a list have no apiVersion and kind of their own.
 	front := ""
 	if !apiVersion || !kind || d.rename {
 		front = d.front(!apiVersion || d.rename, !kind || d.rename)
 	}
+	// The text is validated and measured first, so that the copy is the only allocation.
 	d.pieces = rawjson.Cut(d.pieces[:0], src, start, end, d.cuts)
 	size := len(front)
 	for _, piece := range d.pieces {
@@ -257,6 +259,7 @@ func (d *Decoder) split(spans []rawjson.Span) (apiVersion, kind bool) {
 		default:
 			continue
 		}
+		// Those of metadata alone name another kind, and front has the right ones.
 		if d.rename {
 			d.cuts = append(d.cuts, span)
 		}

@@ -143,6 +143,7 @@ func (f *Frames) decode(text string) (e watch.Event, n int, err error) {
 	if err != nil {
 		return e, 0, err
 	}
+	// The type may come behind the object, so both are found before either is read.
 	var kind, object rawjson.Span
 	for i := range spans {
 		switch spans[i].ID {
@@ -162,7 +163,7 @@ func (f *Frames) decode(text string) (e watch.Event, n int, err error) {
 			return e, end, errOutside
 		}
 		o, err := f.objects.object(text, object.Start, object.End, spans)
-		if err == nil && o.ResourceVersion() == "" {
+		if err == nil && o.ResourceVersion() == "" { // the watch could not resume behind it
 			err = errNoVersion
 		}
 		if err != nil {

@@ -237,11 +237,9 @@ func (l *Listing) block(b *block) {
 
 // take appends an item to the list.
 func (l *Listing) take(r result) {
-	var bad *ObjectError
-	switch o, ok := r.event.Object.(*event.Object); {
-	case errors.As(r.err, &bad):
+	if bad, ok := errors.AsType[*ObjectError](r.err); ok {
 		l.leaveOut(bad)
-	case ok:
+	} else if o, ok := r.event.Object.(*event.Object); ok {
 		if l.Known != nil {
 			o = l.Known(o)
 		}

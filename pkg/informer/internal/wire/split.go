@@ -34,11 +34,11 @@ func lineSplitter() splitter {
 			looked += i
 			whole = looked
 		}
-		switch {
-		case whole >= fullBlock, whole > 0 && (ended || unread[len(unread)-1] == '}'): // perhaps the last event
+		if whole >= fullBlock || whole > 0 && (ended || unread[len(unread)-1] == '}') { // perhaps the last event
 			n, looked, whole = whole, looked-whole, 0
 			return n, 0
-		case whole == 0 && !s.incomplete():
+		}
+		if whole == 0 && !s.incomplete() {
 			return 0, 0
 		}
 		return 0, len(unread) + 1

@@ -93,14 +93,13 @@ func (s *Stream) fill(n int) bool {
 
 func (s *Stream) makeRoom() {
 	unread := s.buf[s.start:s.end]
-	switch {
-	case len(unread) > len(s.buf)/2:
+	if len(unread) > len(s.buf)/2 {
 		s.buf = append(make([]byte, 0, 2*len(s.buf)), unread...)
 		s.buf = s.buf[:cap(s.buf)]
-	case len(s.buf) > bufferSize && len(unread) < bufferSize/2: // a big object has passed
+	} else if len(s.buf) > bufferSize && len(unread) < bufferSize/2 { // a big object has passed
 		s.buf = make([]byte, bufferSize)
 		copy(s.buf, unread)
-	default:
+	} else {
 		copy(s.buf, unread)
 	}
 	s.end, s.lined, s.start = len(unread), s.lined-s.start, 0
@@ -233,6 +232,7 @@ type extent struct {
 // feed takes the next piece. When the value is complete it returns its length over all pieces.
 func (e *extent) feed(piece []byte) (n int, done bool, err error) {
 	for i, c := range piece {
+		// A switch over the states of the text, because each byte of a long text passes here.
 		switch {
 		case e.inString:
 			switch {
