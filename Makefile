@@ -7,7 +7,8 @@ CODE    := $(filter-out ./tools ./tools/actionlint,$(MODULES))
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 # Leaves out the trace pages of grpc, whose templates would make the router 9 MB larger: see
-# docs/RATIONALE.md. The router is also built in hack/release, test/routertest, bench and .ci/run.
+# docs/rationale/tooling.md. The router is also built in hack/release, test/routertest, bench and
+# .ci/run.
 TAGS := grpcnotrace
 
 GOLANGCI_VERSION := $(shell awk '$$1 == "github.com/golangci/golangci-lint/v2" { print $$2 }' tools/go.mod)

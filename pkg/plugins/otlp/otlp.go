@@ -2,7 +2,7 @@
 // gRPC or HTTP, to any receiver of OTLP: a collector, Loki, Elastic, Datadog.
 //
 // It uses the published messages of the protocol instead of the SDK's exporters, because these do
-// not report the result of each event: docs/RATIONALE.md has the figures.
+// not report the result of each event: docs/rationale/sinks.md has the figures.
 //
 // The specification of OTLP decides the meaning of a response.
 //
