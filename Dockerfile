@@ -3,12 +3,12 @@
 #
 #	docker build -t deltarouter .
 #
-# hack/release writes the same files and settings without Docker.
+# tools/release writes the same files and settings without Docker.
 FROM --platform=$BUILDPLATFORM node:22-slim AS engine
 WORKDIR /src
-COPY hack/jsengine.sh hack/
+COPY tools/jsengine.sh tools/
 COPY pkg/plugins/js/engine pkg/plugins/js/engine
-RUN sh hack/jsengine.sh && test -f pkg/plugins/js/engine/quickjs.wasm
+RUN sh tools/jsengine.sh && test -f pkg/plugins/js/engine/quickjs.wasm
 
 FROM --platform=$BUILDPLATFORM golang:1.26.8 AS build
 # BuildKit sets these two; a default here would override it.
@@ -19,7 +19,7 @@ ARG SOURCE_DATE_EPOCH=
 WORKDIR /src
 COPY . .
 COPY --from=engine /src/pkg/plugins/js/engine/quickjs.wasm pkg/plugins/js/engine/
-RUN go -C hack/release run . files -platforms "$TARGETOS/$TARGETARCH" -version "$VERSION" -out /image
+RUN go -C tools/release run . files -platforms "$TARGETOS/$TARGETARCH" -version "$VERSION" -out /image
 
 FROM scratch
 COPY --from=build /image/etc /etc

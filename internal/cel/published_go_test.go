@@ -42,7 +42,7 @@ func libraryTests(t *testing.T) (tests []published) {
 // they hold for.
 func validationTests(t *testing.T) (tests []published) {
 	t.Helper()
-	dir := moduleDir("../../sandbox", "k8s.io/apiextensions-apiserver")
+	dir := moduleDir("../../tools/sandbox", "k8s.io/apiextensions-apiserver")
 	tree, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, "pkg/apiserver/schema/cel/validation_test.go"), nil, 0)
 	if err != nil {
 		return nil

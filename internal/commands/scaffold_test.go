@@ -132,7 +132,7 @@ func (f *place) router(t *testing.T, args string, code int, inStdout, inStderr s
 	}
 }
 
-// needToolchain skips the test if the compiler of a language is not here, as hack/guests.sh does.
+// needToolchain skips the test if the compiler of a language is not here, as tools/guests.sh does.
 func (f *place) needToolchain(t *testing.T, root, lang string) {
 	t.Helper()
 	switch lang {
@@ -168,7 +168,7 @@ func (f *place) needToolchain(t *testing.T, root, lang string) {
 func needEngine(t *testing.T, root string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(root, "pkg/plugins/js/engine/quickjs.wasm")); err != nil {
-		t.Skip("no JavaScript engine (sh hack/jsengine.sh)")
+		t.Skip("no JavaScript engine (sh tools/jsengine.sh)")
 	}
 }
 

@@ -11,7 +11,7 @@ const (
 	Warning  = "warning"  // a part does not work
 )
 
-// Alert is an alerting rule. hack/monitoring writes the rules to deploy/monitoring;
+// Alert is an alerting rule. tools/monitoring writes the rules to deploy/monitoring;
 // docs/OPERATIONS.md has a section for each.
 type Alert struct {
 	Name        string

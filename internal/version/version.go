@@ -31,7 +31,7 @@ type Formats struct {
 
 // The linker writes these into a binary, with go build -ldflags
 // "-X github.com/deltarouter/deltarouter/internal/version.version=…", see the Makefile and
-// hack/release.
+// tools/release.
 var (
 	version            = "dev"
 	commit, commitTime string

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
+	pluginv1 "github.com/deltarouter/deltarouter/sdk/proto/plugin/v1"
 )
 
 // maxAnswer is the maximum size of an answer of the router in bytes.

@@ -94,7 +94,7 @@ func TestPlanted(t *testing.T) {
 		{"a library whose name only begins alike", "pkg/filters/x.go", other("github.com/google/cel-go2"), ""},
 		{"a library that is welcome nowhere", "internal/rawjson/x.go", other("github.com/tidwall/gjson"), "must not import github.com/tidwall/gjson"},
 		{"a library in a test", "pkg/filters/x_test.go", other("github.com/google/cel-go/cel"), ""},
-		{"a library in a program", "bench/x.go", other("k8s.io/client-go/rest"), ""},
+		{"a library in a program", "test/bench/x.go", other("k8s.io/client-go/rest"), ""},
 
 		{"init", "pkg/event/x.go", "package p\nfunc init() {}\n", "x.go:2: no init functions"},
 		{"init as a method", "pkg/event/x.go", "package p\ntype t int\nfunc (t) init() {}\n", ""},

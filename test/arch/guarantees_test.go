@@ -51,7 +51,7 @@ func TestGuarantees(t *testing.T) {
 	if len(ids) < 160 {
 		t.Errorf("%s: only %d rows were found", guaranteesFile, len(ids))
 	}
-	proofs, misplaced := proofsIn(os.DirFS(root), "cmd", "pkg", "internal", "test", "keyless")
+	proofs, misplaced := proofsIn(os.DirFS(root), "cmd", "pkg", "internal", "test", "tools/keyless")
 	wrong = append(append(wrong, misplaced...), unproven(ids, proofs)...)
 	for _, w := range wrong {
 		t.Error(w)

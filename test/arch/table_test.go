@@ -199,7 +199,7 @@ var allowed = map[string][]string{
 	"internal/meter": {},
 	"pkg/plugins/process": {
 		"internal/backoff", "internal/fields", "internal/kv", "internal/lines", "internal/metrics", "internal/printable",
-		"internal/rawjson", "internal/timer", "pkg/config", "pkg/event", "pkg/plugins", "pkg/plugins/process/...", "proto/...",
+		"internal/rawjson", "internal/timer", "pkg/config", "pkg/event", "pkg/plugins", "pkg/plugins/process/...", "sdk/proto/...",
 	},
 	"pkg/plugins/process/internal/child": {"internal/fileerr", "internal/lines", "internal/printable"},
 	"pkg/plugins/webhook": {
@@ -378,8 +378,8 @@ var allowed = map[string][]string{
 	"cmd/router":      {"pkg/plugins/all", "pkg/router"},
 
 	// The SDK of native plugins shares the generated code with the router, and nothing else.
-	"proto/...":       {},
-	"sdk/process/...": {"proto/...", "sdk/process/..."},
+	"sdk/proto/...":   {},
+	"sdk/process/...": {"sdk/proto/...", "sdk/process/..."},
 
 	// Separate modules. The author of a plugin gets the SDK without any part of the router.
 	"sdk/go/...": {"sdk/go/..."},
@@ -388,14 +388,12 @@ var allowed = map[string][]string{
 	},
 	"examples/plugins/...": {"sdk/go/...", "sdk/process/..."},
 	"sdk/conformance/...":  {"sdk/go/..."},
-	"sandbox/...":          {"sandbox/..."},
-	"bench/...":            {anything},
+	"tools/sandbox/...":    {"tools/sandbox/..."},
 	"test/...":             {anything},
-	"keyless/...":          {"internal/oci", "internal/oci/lockfile"},
-	"hack/...":             {},
-	"hack/tests":           {"test/targets"},
-	"hack/monitoring":      {"internal/metrics"},
+	"tools/keyless/...":    {"internal/oci", "internal/oci/lockfile"},
 	"tools/...":            {},
+	"tools/tests":          {"test/targets"},
+	"tools/monitoring":     {"internal/metrics"},
 }
 
 // homes lists the packages that may import a heavy dependency. .golangci.yml has the same list for

@@ -27,8 +27,8 @@ import (
 	"github.com/deltarouter/deltarouter/test/sandboxtest"
 )
 
-// chartGoldens is the folder of the manifests that hack/chart renders from deploy/chart.
-const chartGoldens = "../../hack/chart/testdata"
+// chartGoldens is the folder of the manifests that tools/chart renders from deploy/chart.
+const chartGoldens = "../../tools/chart/testdata"
 
 // chartObjects returns the objects of a file of manifests. ns replaces the namespace of the
 // release, apps the other namespace of the goldens.

@@ -19,7 +19,7 @@ import (
 // kubernetesVersion returns the version of Kubernetes in a go.mod file of the sandbox, as 1.30.14.
 func kubernetesVersion(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile("../../sandbox/" + file)
+	text, err := os.ReadFile("../../tools/sandbox/" + file)
 	must.Succeed(t, err)
 	match := regexp.MustCompile(`(?m)^\tk8s\.io/kubernetes v(1\.\d+\.\d+)$`).FindSubmatch(text)
 	if match == nil {
@@ -63,7 +63,7 @@ func TestFirstList(t *testing.T) {
 	must.Succeed(t, err)
 	want := "v" + kubernetesVersion(t, file)
 	if !slices.ContainsFunc(built.Deps, func(m *debug.Module) bool { return m.Path == "k8s.io/kubernetes" && m.Version == want }) {
-		t.Fatalf("the sandbox does not contain Kubernetes %s of sandbox/%s: make e2e KUBERNETES=oldest", want, file)
+		t.Fatalf("the sandbox does not contain Kubernetes %s of tools/sandbox/%s: make e2e KUBERNETES=oldest", want, file)
 	}
 
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)

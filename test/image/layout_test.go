@@ -34,13 +34,13 @@ type settings struct {
 // descriptor is a reference of an OCI image layout to one of its blobs.
 type descriptor struct{ Digest string }
 
-// build runs hack/release, which builds the image, and unpacks the result as a container runtime
+// build runs tools/release, which builds the image, and unpacks the result as a container runtime
 // does.
 func build(t *testing.T) container {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "image")
 	cmd := exec.Command("go", "run", ".", "image", "-platforms", "linux/"+runtime.GOARCH, "-version", "test", "-out", dir)
-	cmd.Dir = filepath.Join("..", "..", "hack", "release")
+	cmd.Dir = filepath.Join("..", "..", "tools", "release")
 	cmd.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building the image: %v\n%s", err, out)

@@ -72,7 +72,7 @@ func Command(args ...string) *exec.Cmd {
 // their change: no test imports the router.
 var noteSources = sync.OnceFunc(func() {
 	root := filepath.Join(filepath.Dir(binary), "..", "..")
-	for _, sources := range []string{"go.mod", "cmd/router", "internal", "pkg", "proto"} {
+	for _, sources := range []string{"go.mod", "cmd/router", "internal", "pkg", "sdk/proto"} {
 		_ = filepath.WalkDir(filepath.Join(root, sources), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || !entry.IsDir() && sources != "go.mod" {
 				return err

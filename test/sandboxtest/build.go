@@ -27,7 +27,7 @@ func ensureBinary() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	binDir, sources := filepath.Join(root, "bin"), filepath.Join(root, "sandbox")
+	binDir, sources := filepath.Join(root, "bin"), filepath.Join(root, "tools", "sandbox")
 	if err := os.MkdirAll(binDir, 0o755); err != nil {
 		return "", err
 	}
@@ -113,12 +113,12 @@ func repoRoot() (string, error) {
 		return "", err
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "sandbox", "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "tools", "sandbox", "go.mod")); err == nil {
 			return dir, nil
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("no sandbox/go.mod above the working folder")
+			return "", errors.New("no tools/sandbox/go.mod above the working folder")
 		}
 		dir = parent
 	}

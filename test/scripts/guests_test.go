@@ -1,4 +1,4 @@
-// Package scripts tests the shell scripts of hack/ that users run through make.
+// Package scripts tests the shell scripts of tools/ that users run through make.
 package scripts
 
 import (
@@ -69,13 +69,17 @@ func TestNoOptimizer(t *testing.T) {
 	}
 }
 
-// checkout copies the parts of the tree that hack/guests.sh needs for one example.
+// checkout copies the parts of the tree that tools/guests.sh needs for one example.
 func checkout(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	for _, part := range []string{"hack", "sdk/c", example} {
+	for _, part := range []string{"sdk/c", example} {
 		must.Succeed(t, os.CopyFS(filepath.Join(dir, part), os.DirFS(filepath.Join(root, part))))
 	}
+	script, err := os.ReadFile(filepath.Join(root, "tools", "guests.sh"))
+	must.Succeed(t, err)
+	must.Succeed(t, os.Mkdir(filepath.Join(dir, "tools"), 0o700))
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "tools", "guests.sh"), script, 0o600))
 	return dir
 }
 
@@ -93,7 +97,7 @@ func fakeClang(t *testing.T, body string) (file string) {
 
 func guests(t *testing.T, dir, clang string, args ...string) (out string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "sh", append([]string{filepath.Join(dir, "hack", "guests.sh")}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "sh", append([]string{filepath.Join(dir, "tools", "guests.sh")}, args...)...)
 	cmd.Env = append(os.Environ(), "CLANG="+clang)
 	text, err := cmd.CombinedOutput()
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package targets says which target of the Makefile runs which tests: make test, make race, make
-// e2e or make soak. hack/tests runs them, and test/arch compares the tests of the guarantees with
+// e2e or make soak. tools/tests runs them, and test/arch compares the tests of the guarantees with
 // it.
 package targets
 
@@ -23,7 +23,7 @@ var ProcessFolders = []string{"test/fleet", "test/e2e", "test/chaos", "test/imag
 
 // ProcessModules are the modules of the same kind: they build Kubernetes, Sigstore, images and the
 // programs of the measurements.
-var ProcessModules = []string{"bench", "hack/chart", "hack/release", "keyless", "sandbox"}
+var ProcessModules = []string{"test/bench", "tools/chart", "tools/keyless", "tools/release", "tools/sandbox"}
 
 // SmokeFolder has the tests of Smoke.
 const SmokeFolder = "test/e2e"

@@ -2,8 +2,8 @@
 // and what makes it hard to say who owns a value. They are instruments, not limits: no test fails
 // on them. Where a figure and a clear design disagree, the design wins.
 //
-//	go -C tools run ./figures          # the figures of this repository
-//	go -C tools run ./figures -list    # also the places behind those that count places
+//	go run ./tools/figures          # the figures of this repository
+//	go run ./tools/figures -list    # also the places behind those that count places
 //
 // The figures are those of the non-test files in cmd, internal and pkg. They are read from the
 // syntax, without types, because type-checking takes minutes: each figure says where that makes a
@@ -22,7 +22,7 @@ import (
 )
 
 func main() {
-	root := flag.String("root", "..", "folder of the repository")
+	root := flag.String("root", ".", "folder of the repository")
 	list := flag.Bool("list", false, "print the places, too")
 	flag.Parse()
 	if err := run(os.Stdout, os.DirFS(*root), *list); err != nil {

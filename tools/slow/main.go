@@ -1,7 +1,7 @@
 // Slow prints which packages and tests take the most time, and the time of linking each test
 // binary. It reads the output of go test -json, and an action graph of the go command:
 //
-//	go test -json -debug-actiongraph=actions.json ./... | go -C tools run ./slow -actions "$PWD/actions.json"
+//	go test -json -debug-actiongraph=actions.json ./... | go run ./tools/slow -actions "$PWD/actions.json"
 //
 // The output of failed tests is printed first. It exits with 1 if there is one, so that it can
 // stand behind go test in a pipe.

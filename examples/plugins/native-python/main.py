@@ -2,7 +2,7 @@
 """A native plugin in Python with grpcio alone: it tells which labels a change has added, removed or modified.
 
 The messages are few and flat, so they are read and written here, byte by byte, rather than by generated code: with grpcio-tools
-and proto/plugin/v1/plugin.proto a plugin gets classes instead. docs/ABI.md has the protocol.
+and sdk/proto/plugin/v1/plugin.proto a plugin gets classes instead. docs/ABI.md has the protocol.
 """
 
 import json

@@ -108,7 +108,7 @@ func Plural(kind, resource string) bool {
 	return resource == kind || resource == kind+"s" || resource == kind+"es" || resource == strings.TrimSuffix(kind, "y")+"ies"
 }
 
-// builtin.json.gz is made by hack/schemas, see `make generate`.
+// builtin.json.gz is made by tools/schemas, see `make generate`.
 //
 //go:embed builtin.json.gz
 var builtin []byte

@@ -22,7 +22,7 @@ var built embed.FS
 const (
 	enginePackage = "quickjs-wasi 3.6.2" // of npm
 	engineFile    = "quickjs.wasm"
-	// engineDigest is the SHA-256 of the engine. hack/jsengine.sh has it too.
+	// engineDigest is the SHA-256 of the engine. tools/jsengine.sh has it too.
 	engineDigest = "d4c9375f2b1ca4dc95f72c8aa2982a7a9951ac8011490d79c6582df732b4bbd9"
 )
 

@@ -68,7 +68,7 @@ func (h *host) tryOpen(t testing.TB, config string) (plugins.Handler, error) {
 	}
 	handler, err := k.Open(t.Context(), plugintest.Node(t, config), h.env)
 	if err != nil && strings.Contains(err.Error(), "built without the JavaScript engine") {
-		t.Skip("the engine is missing: sh hack/jsengine.sh")
+		t.Skip("the engine is missing: sh tools/jsengine.sh")
 	}
 	return handler, err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process/internal/child"
-	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
+	pluginv1 "github.com/deltarouter/deltarouter/sdk/proto/plugin/v1"
 )
 
 // errLost is wrapped by the error of a call during which the process was lost. The effects of the

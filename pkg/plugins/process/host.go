@@ -22,7 +22,7 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/process/internal/child"
-	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
+	pluginv1 "github.com/deltarouter/deltarouter/sdk/proto/plugin/v1"
 )
 
 const maxLookupAnswer = 8 << 20 // bytes

@@ -21,7 +21,7 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
-	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
+	pluginv1 "github.com/deltarouter/deltarouter/sdk/proto/plugin/v1"
 	"github.com/deltarouter/deltarouter/sdk/process"
 	"github.com/deltarouter/deltarouter/test/leaks"
 )

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
-	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
+	pluginv1 "github.com/deltarouter/deltarouter/sdk/proto/plugin/v1"
 )
 
 // raw is a plugin without go-plugin and the SDK that violates the protocol. A list of words in its

@@ -75,7 +75,7 @@ func checkSums(t *testing.T, file string) {
 		content, err := os.ReadFile(root + name)
 		must.Succeed(t, err)
 		if sum := sha256.Sum256(content); hex.EncodeToString(sum[:]) != want {
-			t.Errorf("%s has changed: sh hack/guests.sh checked-in", name)
+			t.Errorf("%s has changed: sh tools/guests.sh checked-in", name)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (r *router) python(t testing.TB, script, more string) plugins.Handler {
 	}
 	module := examples + "command-python/python.wasm"
 	if _, err := os.Stat(module); err != nil {
-		t.Skip("no CPython for WASI (sh hack/python.sh)")
+		t.Skip("no CPython for WASI (sh tools/python.sh)")
 	}
 	return r.open(t, fmt.Sprintf("module: %q\nargs: [/app/script.py]\nfiles: [{file: %q, to: /app/script.py}]\n%s", module, script, more))
 }

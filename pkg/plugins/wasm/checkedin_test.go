@@ -36,12 +36,12 @@ func TestCheckedIn(t *testing.T) {
 				text, err := os.ReadFile(root + file)
 				must.Succeed(t, err)
 				if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != want {
-					t.Errorf("%s is not the file that %s was made of: sh hack/guests.sh checked-in", file, module)
+					t.Errorf("%s is not the file that %s was made of: sh tools/guests.sh checked-in", file, module)
 				}
 			}
 			for _, file := range append(sources(t, e), module) {
 				if sums[file] == "" {
-					t.Errorf("%s.sum does not name %s: sh hack/guests.sh checked-in", module, file)
+					t.Errorf("%s.sum does not name %s: sh tools/guests.sh checked-in", module, file)
 				}
 			}
 		})

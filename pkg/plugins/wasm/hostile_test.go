@@ -171,7 +171,7 @@ func sufferAll(t *testing.T, attacks []attack) {
 }
 
 // TestStopped runs an endless loop and an endless pointer chase, alone and in a batch, while Go's
-// garbage collector waits for the guest. `go -C bench run ./guests` measures the wait.
+// garbage collector waits for the guest. `go -C test/bench run ./guests` measures the wait.
 func TestStopped(t *testing.T) {
 	// Guarantee: guest-pauses
 	t.Run("a loop", func(t *testing.T) { stopped(t, guest(forEver(), constant(opI64, 0))) })

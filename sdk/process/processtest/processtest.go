@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	pluginv1 "github.com/deltarouter/deltarouter/proto/plugin/v1"
 	"github.com/deltarouter/deltarouter/sdk/process"
+	pluginv1 "github.com/deltarouter/deltarouter/sdk/proto/plugin/v1"
 )
 
 // Options is the environment of the plugin.

@@ -1,4 +1,4 @@
-// The program report is the first part of hack/fleet-report.sh: on a sandbox cluster with three
+// The program report is the first part of tools/fleet-report.sh: on a sandbox cluster with three
 // NATS servers, two members and a worker, it ends the leader again and again while objects change,
 // by SIGKILL and by SIGTERM in turns. It prints the time until the other member delivers, the
 // duplicates and the losses, and the memory of both members. It ends all that it has started.

@@ -1,5 +1,0 @@
-// Package pluginv1 is the protocol between the router and a native plugin, generated from
-// plugin.proto. The author of a plugin in Go imports sdk/process instead.
-package pluginv1
-
-//go:generate sh -c "cd ../../../tools && go run ./protoc ../proto plugin/v1/plugin.proto"
