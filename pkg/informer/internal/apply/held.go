@@ -205,7 +205,7 @@ func (h *held) askList(ctx context.Context, all []*hold) {
 	for i, of := range all {
 		objects[i] = of.change.old
 	}
-	there, err := h.a.cfg.Inquiry.Existing(ctx, objects)
+	there, err := h.a.cfg.Inquiry.Present(ctx, objects)
 	h.asked(func() {
 		h.listing = false
 		if err == nil {

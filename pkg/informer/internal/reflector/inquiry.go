@@ -59,9 +59,9 @@ func (i *Inquiry) Exists(ctx context.Context, o *event.Object) (there bool, err 
 	return there, err
 }
 
-// Existing asks once, by a list, which objects exist in the cluster, regardless of the selectors.
+// Present asks once, by a list, which objects exist in the cluster, regardless of the selectors.
 // If the request is forbidden, all count as existing.
-func (i *Inquiry) Existing(ctx context.Context, objects []*event.Object) (there map[persist.Incarnation]bool, err error) {
+func (i *Inquiry) Present(ctx context.Context, objects []*event.Object) (there map[persist.Incarnation]bool, err error) {
 	listed, err := i.listIdentities(ctx, i.pathOf(objects))
 	refused := i.refused(err)
 	if err != nil && !refused {
@@ -92,7 +92,7 @@ func (i *Inquiry) refused(err error) bool {
 func (i *Inquiry) StillThere(ctx context.Context, objects []*event.Object) (there map[persist.Incarnation]bool, err error) {
 	if len(objects) >= ManyMissing {
 		err = i.ask(ctx, func() (err error) {
-			there, err = i.Existing(ctx, objects)
+			there, err = i.Present(ctx, objects)
 			return err
 		})
 		return there, err
