@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -83,5 +84,37 @@ func BenchmarkRoutes(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkEnters measures the second evaluation of a matched update, by turns with the first one.
+// ratio is its time divided by that of Match.
+func BenchmarkEnters(b *testing.B) {
+	for name, text := range map[string]string{
+		"equalities": `object.metadata.labels["app"] == "app-1" && object.status.phase == "Running"`,
+		"exists":     `object.status.containerStatuses.exists(c, c.restartCount >= 0)`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			program, err := tableEnv(b).Compile(text, cel.Filter, "pods")
+			must.Succeed(b, err)
+			table := filters.NewTable([]filters.Entry{{Sources: []string{"pods"}, Ops: event.SourceOps(), Filter: filters.NewCEL(filters.CELConfig{Program: program})}})
+			d := benchPod(b, map[string]any{"app": "app-1"}, 1)
+			var matches []filters.Match
+			var spent [2]time.Duration
+			for b.Loop() {
+				began := time.Now()
+				if matches = table.Match(b.Context(), d, matches[:0]); len(matches) != 1 {
+					b.Fatal(matches)
+				}
+				matched := time.Now()
+				var budget cel.Budget
+				if table.Enters(b.Context(), 0, d, &budget) {
+					b.Fatal("it enters")
+				}
+				spent[0], spent[1] = spent[0]+matched.Sub(began), spent[1]+time.Since(matched)
+			}
+			b.ReportMetric(float64(spent[1].Nanoseconds())/float64(b.N), "ns/second")
+			b.ReportMetric(float64(spent[1])/float64(spent[0]), "ratio")
+		})
 	}
 }
