@@ -38,7 +38,7 @@ func TestSASL(t *testing.T) {
 			// a fake ends the connection, a real broker sends the reason
 			for _, want := range []string{"EOF", "sasl.password: secret file"} {
 				sinktest.Complains(t, sink, all, want)
-				err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more)))
+				err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, sinkYAML(c.ListenAddrs()[0], more)))
 				if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
 					t.Errorf("the probe says %v", err)
 				}
@@ -48,7 +48,7 @@ func TestSASL(t *testing.T) {
 			}
 			sinktest.Write(t, secret, "s3cret\n")
 			sinktest.Insist(t, sink, all)
-			if err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more))); err != nil {
+			if err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, sinkYAML(c.ListenAddrs()[0], more))); err != nil {
 				t.Errorf("the probe says %v", err)
 			}
 			consume(t, c, 3, admitted())
@@ -68,7 +68,7 @@ func TestDenied(t *testing.T) {
 	})
 	more := ", sasl: {mechanism: plain, user: router, password: s3cret}"
 	sinktest.Complains(t, open(t, c, ", timeout: 500ms"+more), all, "SASL_AUTHENTICATION_FAILED")
-	must.Fail(t, kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more))), "SASL_AUTHENTICATION_FAILED")
+	must.Fail(t, kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, sinkYAML(c.ListenAddrs()[0], more))), "SASL_AUTHENTICATION_FAILED")
 
 	mute := fake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.User("PLAIN", "router", "s3cret"))
 	sinktest.Complains(t, open(t, mute, ", timeout: 500ms"+more), all, "AUTHORIZATION_FAILED")
@@ -87,7 +87,7 @@ func TestEchoedPassword(t *testing.T) {
 	})
 	more := ", sasl: {mechanism: plain, user: router, password: s3cret-pa55word}"
 	errs := open(t, c, ", timeout: 500ms"+more).Write(t.Context(), sinktest.Events(t, "web", 1, 20))
-	probed := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more)))
+	probed := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, sinkYAML(c.ListenAddrs()[0], more)))
 	for _, err := range append(errs, probed) {
 		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "SASL_AUTHENTICATION_FAILED") {
 			t.Errorf("got %v", err)
@@ -121,7 +121,7 @@ func TestTLS(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			sinktest.Complains(t, open(t, test.at, ", timeout: 500ms"+test.tls), all, test.want)
-			must.Fail(t, kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(test.at.ListenAddrs()[0], test.tls))), test.want)
+			must.Fail(t, kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, sinkYAML(test.at.ListenAddrs()[0], test.tls))), test.want)
 		})
 	}
 	mended := sinktest.File(t, "ca", other.PEM)
@@ -130,7 +130,7 @@ func TestTLS(t *testing.T) {
 	sinktest.Complains(t, sink, all, "unknown authority")
 	sinktest.Write(t, mended, a.PEM)
 	sinktest.Insist(t, sink, all)
-	if err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more))); err != nil {
+	if err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, sinkYAML(c.ListenAddrs()[0], more))); err != nil {
 		t.Errorf("the probe says %v", err)
 	}
 	consume(t, c, 2, kgo.DialTLSConfig(a.Client()))
@@ -144,7 +144,7 @@ func TestMaxEvent(t *testing.T) {
 	})
 	most := func(more string) int64 {
 		t.Helper()
-		most, _, err := kind.MaxEvent(t.Context(), plugintest.Node(t, config(c.ListenAddrs()[0], more)))
+		most, _, err := kind.MaxEvent(t.Context(), plugintest.Node(t, sinkYAML(c.ListenAddrs()[0], more)))
 		must.Succeed(t, err)
 		return most
 	}

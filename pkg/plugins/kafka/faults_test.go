@@ -32,7 +32,7 @@ func TestOutage(t *testing.T) {
 	at := c.ListenAddrs()[0]
 	var broker string
 	o := sinktest.Outage{
-		Sink: sinktest.Open(t, kafka.Kind(), config(at, ", timeout: 500ms, maxBytes: 64Ki")), Why: `kafka "bus": topic k8s at ` + at, Large: 200_000,
+		Sink: sinktest.Open(t, kafka.Kind(), sinkYAML(at, ", timeout: 500ms, maxBytes: 64Ki")), Why: `kafka "bus": topic k8s at ` + at, Large: 200_000,
 		Before: func() { broker = w.Target(); w.Cut("") },
 		After:  func() { w.Cut(broker) },
 	}
@@ -196,11 +196,11 @@ func TestRefused(t *testing.T) {
 	at := l.Addr().String()
 	_ = l.Close()
 	all := sinktest.Events(t, "web", 2, 20)
-	sinktest.Complains(t, sinktest.Open(t, kafka.Kind(), config(at, ", timeout: 300ms")), all,
+	sinktest.Complains(t, sinktest.Open(t, kafka.Kind(), sinkYAML(at, ", timeout: 300ms")), all,
 		`kafka "bus": topic k8s at `+at+": no acknowledgement within 300ms; the last error was: ", "refused")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	errs := sinktest.Open(t, kafka.Kind(), config(at, ", timeout: 5m")).Write(ctx, all)
+	errs := sinktest.Open(t, kafka.Kind(), sinkYAML(at, ", timeout: 5m")).Write(ctx, all)
 	if sinktest.Verdicts(2, errs) != "uu" || !strings.Contains(errs[0].Error(), "context canceled") {
 		t.Errorf("got %v", errs)
 	}
@@ -225,7 +225,7 @@ func TestSilence(t *testing.T) {
 					defer conn.Close()
 				}
 			}()
-			sink := sinktest.Open(t, kafka.Kind(), config(l.Addr().String(), ", timeout: 300ms"+tls))
+			sink := sinktest.Open(t, kafka.Kind(), sinkYAML(l.Addr().String(), ", timeout: 300ms"+tls))
 			writes := int32(0)
 			sinktest.Until(t, "a second connection", func() bool {
 				writes++
@@ -248,11 +248,11 @@ func TestProbe(t *testing.T) {
 	p := spy(c)
 	at := c.ListenAddrs()[0]
 	for _, test := range []struct{ config, want string }{
-		{config(at, ""), ""},
+		{sinkYAML(at, ""), ""},
 		{fmt.Sprintf("{brokers: %q, topic: other}", at), "topic other at " + at + ": UNKNOWN_TOPIC_OR_PARTITION"},
-		{config(at, ", tls: {}, timeout: 500ms"), at + ": "},
-		{config(at, ", tls: {ca: {file: /none}}"), "tls.ca: "},
-		{config("127.0.0.1:1", ""), "refused"},
+		{sinkYAML(at, ", tls: {}, timeout: 500ms"), at + ": "},
+		{sinkYAML(at, ", tls: {ca: {file: /none}}"), "tls.ca: "},
+		{sinkYAML("127.0.0.1:1", ""), "refused"},
 	} {
 		err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, test.config))
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
@@ -260,7 +260,7 @@ func TestProbe(t *testing.T) {
 		}
 	}
 	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "k8s", Err: kerr.TopicAuthorizationFailed})
-	if err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, config(at, ""))); err == nil || !strings.Contains(err.Error(), "TOPIC_AUTHORIZATION_FAILED") || fault.Hits() != 1 {
+	if err := kafka.Kind().(plugins.Prober).Probe(t.Context(), plugintest.Node(t, sinkYAML(at, ""))); err == nil || !strings.Contains(err.Error(), "TOPIC_AUTHORIZATION_FAILED") || fault.Hits() != 1 {
 		t.Errorf("got %v", err)
 	}
 	if p.requests != 0 || c.TopicInfo("other") != nil {

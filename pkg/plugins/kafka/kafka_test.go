@@ -23,7 +23,7 @@ import (
 
 func TestContract(t *testing.T) {
 	c := fake(t)
-	plugintest.RunSink(t, plugintest.Sink{Kind: kafka.Kind(), Config: config(c.ListenAddrs()[0], ""), Env: sinktest.Env("bus")})
+	plugintest.RunSink(t, plugintest.Sink{Kind: kafka.Kind(), Config: sinkYAML(c.ListenAddrs()[0], ""), Env: sinktest.Env("bus")})
 }
 
 // TestRecord: a record is a CloudEvent in binary mode by the Kafka binding. Its key is that of the

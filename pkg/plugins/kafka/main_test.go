@@ -41,13 +41,13 @@ func behind(w *sinktest.Wire) kfake.Opt {
 	})
 }
 
-func config(address, more string) string {
+func sinkYAML(address, more string) string {
 	return fmt.Sprintf("{brokers: %q, topic: k8s%s}", address, more)
 }
 
 func open(t *testing.T, c *kfake.Cluster, more string) plugins.Sink {
 	t.Helper()
-	return sinktest.Open(t, kafka.Kind(), config(c.ListenAddrs()[0], more))
+	return sinktest.Open(t, kafka.Kind(), sinkYAML(c.ListenAddrs()[0], more))
 }
 
 // consume reads all records, of which there must be n. The records of a partition are in order.

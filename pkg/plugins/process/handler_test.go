@@ -22,13 +22,13 @@ import (
 
 func TestContract(t *testing.T) {
 	b := newBench(t)
-	plugintest.RunHandler(t, plugintest.Handler{Kind: process.Kind(), Config: config("sdk", ""), Env: b.env})
+	plugintest.RunHandler(t, plugintest.Handler{Kind: process.Kind(), Config: programYAML("sdk", ""), Env: b.env})
 	b.nothingLeft()
 }
 
 func TestContractWithoutTLS(t *testing.T) {
 	b := newBench(t)
-	plugintest.RunHandler(t, plugintest.Handler{Kind: process.Kind(), Config: config("sdk", "tls: false"), Env: b.env})
+	plugintest.RunHandler(t, plugintest.Handler{Kind: process.Kind(), Config: programYAML("sdk", "tls: false"), Env: b.env})
 	b.nothingLeft()
 }
 

@@ -97,7 +97,7 @@ func benchIn(t testing.TB, folder string) *bench {
 }
 
 // config returns the YAML of a handler that runs this binary in a role.
-func config(role, more string) string {
+func programYAML(role, more string) string {
 	file, sum := self()
 	if effort.Race && !strings.Contains(more, "env:") { // else each end of the plugin takes a second
 		more += "\nenv: {GORACE: atexit_sleep_ms=0}"
@@ -107,7 +107,7 @@ func config(role, more string) string {
 }
 
 func (b *bench) tryOpen(role, more string) (plugins.Handler, error) {
-	return process.Kind().Open(b.t.Context(), plugintest.Node(b.t, config(role, more)), b.env)
+	return process.Kind().Open(b.t.Context(), plugintest.Node(b.t, programYAML(role, more)), b.env)
 }
 
 func (b *bench) open(more string) plugins.Handler { return b.openRole("sdk", more) }

@@ -27,7 +27,7 @@ import (
 func asRouter() {
 	t := &testing.T{}
 	env := plugins.HandlerEnv{Env: plugins.Env{Name: "legacy", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}, Workers: 1}
-	h, err := process.Kind().Open(context.Background(), plugintest.Node(t, config(os.Args[2], "limits: {health: 1h}")), env)
+	h, err := process.Kind().Open(context.Background(), plugintest.Node(t, programYAML(os.Args[2], "limits: {health: 1h}")), env)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)

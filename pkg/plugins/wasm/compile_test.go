@@ -37,7 +37,7 @@ func cached(t *testing.T, dir string) map[string]time.Time {
 // TestCompiledOnce opens a handler several times with a cache that is damaged in between.
 func TestCompiledOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "cache")
-	conf := config(t, guest(constant(opI64, 2)))
+	conf := moduleYAML(t, guest(constant(opI64, 2)))
 	long := time.Now().Add(-time.Hour).Truncate(time.Second)
 	// open opens the handler, and reports whether the file of machine code was written again.
 	open := func(t *testing.T) (written bool) {
@@ -119,7 +119,7 @@ func TestNoCache(t *testing.T) {
 	must.Succeed(t, os.WriteFile(file, nil, 0o600))
 	h := newHost()
 	h.env.Cache = file
-	if got := verdicts(handle(t, h.open(t, config(t, guest(constant(opI64, 2)))), plugintest.Deltas(t)[:1])); got != "drop" {
+	if got := verdicts(handle(t, h.open(t, moduleYAML(t, guest(constant(opI64, 2)))), plugintest.Deltas(t)[:1])); got != "drop" {
 		t.Errorf("got %s", got)
 	}
 	if !strings.Contains(h.log.String(), "each start compiles them") {
@@ -131,7 +131,7 @@ func TestNoCache(t *testing.T) {
 func TestCompileCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	node := plugintest.Node(t, config(t, guest(constant(opI64, 2))))
+	node := plugintest.Node(t, moduleYAML(t, guest(constant(opI64, 2))))
 	if handler, err := wasm.Kind().Open(ctx, node, newHost().env); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 		if err == nil {
@@ -145,7 +145,7 @@ func TestCompileCanceled(t *testing.T) {
 func TestCompileLogged(t *testing.T) {
 	m := guest(constant(opI64, 2))
 	m.data = map[uint32][]byte{0x8000: bytes.Repeat([]byte("x"), 600<<10)}
-	conf, dir := config(t, m), t.TempDir()
+	conf, dir := moduleYAML(t, m), t.TempDir()
 	for _, want := range []bool{true, false} {
 		h := newHost()
 		h.env.Cache = dir
@@ -163,7 +163,7 @@ func TestCompileLogged(t *testing.T) {
 func TestCompiledTogether(t *testing.T) {
 	m := guest(constant(opI64, 2))
 	m.data = map[uint32][]byte{0x8000: bytes.Repeat([]byte("y"), 600<<10)} // long enough for the log
-	conf := plugintest.Node(t, config(t, m))
+	conf := plugintest.Node(t, moduleYAML(t, m))
 	open := func(compiles bool) plugins.Handler {
 		t.Helper()
 		h := newHost()

@@ -23,7 +23,7 @@ func TestEmit(t *testing.T) {
 	answered := events(`{"data":3}`)
 	m := answerThen(texts, encode(answered, record{idx: 1, events: 1, emOff: 32, emLen: uint32(len(answered))}),
 		call("emit", 0, 1, 0x200, 10), call("emit", 0, 0, 0x300, 37), call("emit", 0, 1, 0x300, 37), call("emit", -4, 2, 0x200, 10), call("emit", -4, 0, 0x400, 9))
-	handler := newHost().open(t, config(t, m))
+	handler := newHost().open(t, moduleYAML(t, m))
 	for range 2 { // the second call has no effect of the first
 		results := run(t, handler, plugintest.Deltas(t)[:2])
 		var got []string
@@ -45,7 +45,7 @@ func TestEmitNotOK(t *testing.T) {
 	for name, verdict := range map[string]byte{"retry": 1, "drop": 2, "fail": 3} {
 		t.Run(name, func(t *testing.T) {
 			m := answerThen(texts, encode("", record{idx: 0, verdict: verdict}), call("emit", 0, 0, 0x200, 10), call("emit", 0, 1, 0x200, 10))
-			results, err := newHost().open(t, config(t, m)).Handle(t.Context(), plugintest.Deltas(t)[:2])
+			results, err := newHost().open(t, moduleYAML(t, m)).Handle(t.Context(), plugintest.Deltas(t)[:2])
 			if err != nil || verdicts(results) != name+" ok" || len(results[0].Events) != 0 || len(results[1].Events) != 1 {
 				t.Errorf("got %v %v", results, err)
 			}
@@ -61,14 +61,14 @@ func TestEmitQuota(t *testing.T) {
 	}
 	t.Run("64 events", func(t *testing.T) {
 		m := script(texts, append(many, call("emit", -3, 0, 0x200, 10))...)
-		if got := run(t, newHost().open(t, config(t, m)), first(t)); len(got[0].Events) != 64 {
+		if got := run(t, newHost().open(t, moduleYAML(t, m)), first(t)); len(got[0].Events) != 64 {
 			t.Errorf("%d events", len(got[0].Events))
 		}
 	})
 	t.Run("64 events and one more in the answer", func(t *testing.T) {
 		answered := events(`{"data":3}`)
 		m := answerThen(texts, encode(answered, record{events: 1, emOff: 32, emLen: uint32(len(answered))}), many...)
-		results, err := newHost().open(t, config(t, m)).Handle(t.Context(), first(t))
+		results, err := newHost().open(t, moduleYAML(t, m)).Handle(t.Context(), first(t))
 		if err != nil || plugins.ClassOf(results[0].Err) != plugins.Rejected || !strings.Contains(results[0].Err.Error(), "65 events for one delta, at most 64") {
 			t.Errorf("got %v %v", results, err)
 		}
@@ -85,7 +85,7 @@ func TestEmitVolume(t *testing.T) {
 	grown := func(m module) string {
 		m.memory = []byte{0, 32}
 		m.function("rtr_alloc").body = constant(opI32, 0x100000)
-		return config(t, m)
+		return moduleYAML(t, m)
 	}
 	alone := script(texts, call("emit", 0, 0, 0x20000, size), call("emit", -3, 0, 0x20000, size))
 	if got := run(t, newHost().open(t, grown(alone)), first(t)); len(got[0].Events) != 1 {

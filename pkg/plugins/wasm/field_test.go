@@ -58,7 +58,7 @@ func TestField(t *testing.T) {
 		}
 		steps = append(steps, call("field", want, tt.delta, tt.which, int64(at), int64(len(tt.path))))
 	}
-	results, err := newHost().open(t, config(t, script(data, steps...))).Handle(t.Context(), deltas)
+	results, err := newHost().open(t, moduleYAML(t, script(data, steps...))).Handle(t.Context(), deltas)
 	if err != nil || verdicts(results) != "ok ok ok" {
 		var failed int
 		if _, scanErr := fmt.Sscanf(lastWord(results[0].Err), "%d", &failed); scanErr == nil && failed >= wrong && failed-wrong < len(tests) {
@@ -97,7 +97,7 @@ func TestFieldFuel(t *testing.T) {
 	var used []float64
 	for _, object := range []*event.Object{plugintest.Object(t, largePod("Running")), indexed(t, "Running")} {
 		h := newHost()
-		handler := h.open(t, config(t, script(map[uint32]string{0x2000: path}, call("field", place, 0, 0, 0x2000, int64(len(path))))))
+		handler := h.open(t, moduleYAML(t, script(map[uint32]string{0x2000: path}, call("field", place, 0, 0, 0x2000, int64(len(path))))))
 		before := h.fuel()
 		results, err := handler.Handle(t.Context(), []*event.Delta{{Source: "pods", Op: event.Added, New: object}})
 		if err != nil || verdicts(results) != "ok" {

@@ -99,7 +99,7 @@ func (h *host) open(t *testing.T, config string) plugins.Handler {
 	return handler
 }
 
-func config(t *testing.T, m module) string {
+func moduleYAML(t *testing.T, m module) string {
 	t.Helper()
 	return fmt.Sprintf("{module: %q}", m.write(t))
 }
@@ -122,7 +122,7 @@ func verdicts(results []plugins.Result) string {
 
 func TestContract(t *testing.T) {
 	h := newHost()
-	plugintest.RunHandler(t, plugintest.Handler{Kind: wasm.Kind(), Config: config(t, guest(constant(opI64, 0))), Env: h.env})
+	plugintest.RunHandler(t, plugintest.Handler{Kind: wasm.Kind(), Config: moduleYAML(t, guest(constant(opI64, 0))), Env: h.env})
 	if m := h.memory(); m != 0 {
 		t.Errorf("%v bytes of memory are left", m)
 	}
@@ -253,7 +253,7 @@ func TestVerdicts(t *testing.T) {
 		record{idx: 3, verdict: 1, retry: 1500, msgOff: data + uint32(len(payload)), msgLen: 7},
 		record{idx: 2, verdict: 2},
 	))
-	results := handle(t, newHost().open(t, config(t, m)), plugintest.Deltas(t))
+	results := handle(t, newHost().open(t, moduleYAML(t, m)), plugintest.Deltas(t))
 	if got := verdicts(results); got != "ok ok drop retry ok ok ok" {
 		t.Errorf("got %s", got)
 	}
@@ -268,7 +268,7 @@ func TestVerdicts(t *testing.T) {
 
 func TestWholeBatch(t *testing.T) {
 	for code, want := range map[int64]string{0: "ok", 1: "retry", 2: "drop", 3: "fail"} {
-		results := handle(t, newHost().open(t, config(t, guest(constant(opI64, code)))), plugintest.Deltas(t)[:2])
+		results := handle(t, newHost().open(t, moduleYAML(t, guest(constant(opI64, code)))), plugintest.Deltas(t)[:2])
 		if got := verdicts(results); got != want+" "+want {
 			t.Errorf("%d: got %s", code, got)
 		}
@@ -338,7 +338,7 @@ func TestLarge(t *testing.T) {
 	// Drops all deltas of a call with at most 256, and traps if there are more.
 	m := guest(opGet, 0, opLoad, 2, 8, constant(opI32, 257), opGeU, opIf, empty, opUnreachable, opEnd, constant(opI64, 2))
 	m.memory = []byte{0, 100}
-	for i, r := range handle(t, newHost().open(t, config(t, m)), batch) {
+	for i, r := range handle(t, newHost().open(t, moduleYAML(t, m)), batch) {
 		if r.Verdict != plugins.Drop {
 			t.Fatalf("delta %d: %s %v", i, r.Verdict, r.Err)
 		}
@@ -347,7 +347,7 @@ func TestLarge(t *testing.T) {
 	// A guest without memory for the large delta fails only that one.
 	m.memory = []byte{0, 17}
 	m.function("rtr_alloc").body = code(opGet, 0, constant(opI32, 1<<20), opGeU, opIf, empty, opUnreachable, opEnd, constant(opI32, inputAt))
-	results := handle(t, newHost().open(t, config(t, m)), batch[590:])
+	results := handle(t, newHost().open(t, moduleYAML(t, m)), batch[590:])
 	if got := verdicts(results); got != strings.Repeat("drop ", 10)+"fail" || !strings.Contains(results[10].Err.Error(), `wasm "enrich": rtr_alloc(`) {
 		t.Errorf("got %s, %v", got, results[10].Err)
 	}
@@ -360,13 +360,13 @@ func TestTooMuchOutput(t *testing.T) {
 	m := guest(size, constant(opI64, 0x200000<<32), 0x84 /* i64.or */)
 	m.memory = []byte{0, 127}
 	m.data = map[uint32][]byte{}
-	if got := verdicts(handle(t, newHost().open(t, config(t, m)), plugintest.Deltas(t))); got != "ok ok ok ok ok ok ok" {
+	if got := verdicts(handle(t, newHost().open(t, moduleYAML(t, m)), plugintest.Deltas(t))); got != "ok ok ok ok ok ok ok" {
 		t.Errorf("got %s", got)
 	}
 
 	// 2 MiB for any batch.
 	m = guest(constant(opI64, 0x100<<32|2<<20))
-	for _, r := range handle(t, newHost().open(t, config(t, m)), plugintest.Deltas(t)) {
+	for _, r := range handle(t, newHost().open(t, moduleYAML(t, m)), plugintest.Deltas(t)) {
 		if r.Verdict != plugins.Fail || plugins.ClassOf(r.Err) != plugins.Rejected || !strings.Contains(r.Err.Error(), "too long") {
 			t.Errorf("got %s: %v", r.Verdict, r.Err)
 		}
@@ -398,7 +398,7 @@ func TestConcurrent(t *testing.T) {
 	h.env.Workers = 3
 	m := guest(onDeleted(opUnreachable))
 	m.memory = fewPages
-	handler := h.open(t, config(t, m))
+	handler := h.open(t, moduleYAML(t, m))
 	var callers sync.WaitGroup
 	for range 6 {
 		callers.Go(func() {

@@ -75,7 +75,7 @@ func TestNow(t *testing.T) {
 	m := guest(opCall, 0, constant(opI64, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixNano()), 0x55, /* i64.gt_s */
 		opIf, i64, constant(opI64, 0), 0x05, constant(opI64, 3), opEnd)
 	m.imports = []function{{module: "rtr_v1", name: "now_ns", results: []byte{i64}}}
-	if got := verdicts(handle(t, newHost().open(t, config(t, m)), plugintest.Deltas(t)[:1])); got != "ok" {
+	if got := verdicts(handle(t, newHost().open(t, moduleYAML(t, m)), plugintest.Deltas(t)[:1])); got != "ok" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -83,7 +83,7 @@ func TestNow(t *testing.T) {
 // Without a configuration the guest reads null.
 func TestNoConfig(t *testing.T) {
 	m := calling(hostConfig(), 4, 0, 0, 0x200, 100)
-	if got := verdicts(handle(t, newHost().open(t, config(t, m)), plugintest.Deltas(t)[:1])); got != "ok" {
+	if got := verdicts(handle(t, newHost().open(t, moduleYAML(t, m)), plugintest.Deltas(t)[:1])); got != "ok" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -118,7 +118,7 @@ func TestPrint(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHost()
 			t.Run("", func(t *testing.T) { // closes the handler, which logs the incomplete line
-				if _, err := h.open(t, config(t, tt.guest)).Handle(t.Context(), plugintest.Deltas(t)[:1]); err != nil {
+				if _, err := h.open(t, moduleYAML(t, tt.guest)).Handle(t.Context(), plugintest.Deltas(t)[:1]); err != nil {
 					t.Error(err)
 				}
 			})
@@ -140,7 +140,7 @@ func TestPrint(t *testing.T) {
 func TestLogFlood(t *testing.T) {
 	inOneSecond(t, func(t *testing.T) {
 		h := newHost()
-		handler, err := h.tryOpen(t, config(t, printing(1, 1000, "x\n")))
+		handler, err := h.tryOpen(t, moduleYAML(t, printing(1, 1000, "x\n")))
 		must.Succeed(t, err)
 		for range 2 {
 			if _, err := handler.Handle(t.Context(), plugintest.Deltas(t)[:1]); err != nil {

@@ -92,7 +92,7 @@ func TestOverlapping(t *testing.T) {
 	m.memory = []byte{0, 40}
 	m.function("rtr_alloc").body = constant(opI32, 16<<16)
 	h := newHost()
-	results := h.must(t, h.open(t, config(t, m)), plugintest.Deltas(t)...)
+	results := h.must(t, h.open(t, moduleYAML(t, m)), plugintest.Deltas(t)...)
 	if got := verdicts(results); got != strings.TrimSpace(strings.Repeat("ok ", n)) {
 		t.Errorf("got %s: in halves they are short enough", got)
 	}

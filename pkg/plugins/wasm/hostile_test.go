@@ -75,7 +75,7 @@ func neighbour(t *testing.T) (work func()) {
 	for i := range n {
 		records = append(records, record{idx: uint32(i), events: 1, emOff: 4 + n*28, emLen: uint32(len(event))})
 	}
-	handler := newHost().open(t, config(t, answering(encode(event, records...))))
+	handler := newHost().open(t, moduleYAML(t, answering(encode(event, records...))))
 	return func() {
 		results, err := handler.Handle(context.WithoutCancel(t.Context()), plugintest.Deltas(t))
 		if got := data(results); err != nil || len(got) != n {

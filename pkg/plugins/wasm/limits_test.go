@@ -189,7 +189,7 @@ func TestCallsByFuel(t *testing.T) {
 // TestLeftAlone: the circuit breaker opens for a guest that traps at everything.
 func TestLeftAlone(t *testing.T) {
 	h := newHost()
-	handler := h.open(t, config(t, guest(opUnreachable)))
+	handler := h.open(t, moduleYAML(t, guest(opUnreachable)))
 	results := handle(t, handler, plugintest.Deltas(t))
 	failed := 0
 	for _, r := range results {
@@ -216,7 +216,7 @@ func TestProbeTooMuch(t *testing.T) {
 	h := newHost()
 	clock := timer.NewFake(time.Now())
 	h.env.Clock = clock
-	handler := h.open(t, config(t, guest(onDeleted(opUnreachable), opDrop, constant(opI64, 0x100<<32|2<<20))))
+	handler := h.open(t, moduleYAML(t, guest(onDeleted(opUnreachable), opDrop, constant(opI64, 0x100<<32|2<<20))))
 	pod := plugintest.Pod(t, "a", 1, 10)
 	for range 6 {
 		h.must(t, handler, &event.Delta{Source: "pods", Op: event.Deleted, Old: pod})
@@ -268,7 +268,7 @@ func TestNativeStackCounts(t *testing.T) {
 	m := guest(constant(opI32, 50_000), opCall, 3, constant(opI64, 0))
 	m.funcs = append(m.funcs, function{params: []byte{i32}, body: code(opGet, 0, opIf, empty, opGet, 0, constant(opI32, -1), opAdd, opCall, 3, opEnd)})
 	h := newHost()
-	handler := h.open(t, config(t, m))
+	handler := h.open(t, moduleYAML(t, m))
 	before := h.memory()
 	if r := h.must(t, handler, plugintest.Deltas(t)[:1]...); r[0].Err != nil {
 		t.Fatal(r[0].Err)

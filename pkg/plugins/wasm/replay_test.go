@@ -138,7 +138,7 @@ func counting() module {
 // repeated exactly, as long as they are few. The delta that failed is the one that was tried alone.
 func TestReplayHistory(t *testing.T) {
 	deltas := plugintest.Deltas(t)
-	h, conf := newHost(), config(t, counting())
+	h, conf := newHost(), moduleYAML(t, counting())
 	handler := h.open(t, conf)
 	for range 3 {
 		run(t, handler, deltas[:2])
@@ -163,7 +163,7 @@ func TestReplayHistory(t *testing.T) {
 
 // TestReplayLongHistory: the record of a guest with many calls has the last one only, and says so.
 func TestReplayLongHistory(t *testing.T) {
-	handler := newHost().open(t, config(t, counting()))
+	handler := newHost().open(t, moduleYAML(t, counting()))
 	deltas := plugintest.Deltas(t)
 	large := &event.Delta{Source: "pods", Op: event.Added, New: plugintest.Pod(t, "large", 1, callrecord.MaxHistory/4)}
 	for range 5 {
@@ -179,7 +179,7 @@ func TestReplayLongHistory(t *testing.T) {
 // have the deltas before.
 func TestReplayNumbers(t *testing.T) {
 	// Guarantee: call-replay
-	conf := config(t, guest(
+	conf := moduleYAML(t, guest(
 		opGet, 0, opLoad, 2, 16, opSet, 2,
 		opBlock, empty, opLoop, empty,
 		opGet, 2, 0x45 /* i32.eqz */, opBrIf, 1, opGet, 2, constant(opI32, -1), opAdd, opSet, 2, opBr, 0,
@@ -349,7 +349,7 @@ func TestReplayOutOfFuel(t *testing.T) {
 
 // TestReplayOfLoop: the functions of package meter are no part of a profile.
 func TestReplayOfLoop(t *testing.T) {
-	conf := config(t, guest(opLoop, empty, opBr, 0, opEnd, constant(opI64, 0)))
+	conf := moduleYAML(t, guest(opLoop, empty, opBr, 0, opEnd, constant(opI64, 0)))
 	rec := calls.Record(t, once(t, newHost().open(t, conf), plugintest.Deltas(t)[:1])[0])
 	o, _ := replay(t, conf, rec)
 	calls.Same(t, o, rec)

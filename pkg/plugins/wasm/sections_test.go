@@ -118,7 +118,7 @@ func TestUnknownImport(t *testing.T) {
 	m := guest(constant(opI64, 0))
 	m.imports = []function{{module: "env", name: "abort"}}
 	m.funcs = append(m.funcs, function{body: code(opDrop)})
-	if _, err := newHost().tryOpen(t, config(t, m)); err == nil || !strings.Contains(err.Error(), "it imports what the router does not give: env.abort") {
+	if _, err := newHost().tryOpen(t, moduleYAML(t, m)); err == nil || !strings.Contains(err.Error(), "it imports what the router does not give: env.abort") {
 		t.Errorf("got %v", err)
 	}
 }
