@@ -1,5 +1,7 @@
 // Package plugintest is a test suite for the contract that all kinds of handlers and sinks keep.
-// The package of each kind runs it, and tests its further behaviour itself.
+// The package of each kind runs it, and tests its further behaviour itself:
+//
+//	func TestContract(t *testing.T) { plugintest.RunSink(t, plugintest.Sink{Kind: mysink.Kind()}) }
 package plugintest
 
 import (
