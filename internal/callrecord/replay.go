@@ -24,6 +24,12 @@ type Replay struct {
 	left    string
 }
 
+// ReplayOf returns the Replay in the environment of a handler; nil: there is none.
+func ReplayOf(env any) *Replay {
+	r, _ := env.(*Replay)
+	return r
+}
+
 // Begin begins the next call, and returns the clock before it.
 func (p *Replay) Begin() (clock Clock) {
 	p.started, p.answers = true, nil

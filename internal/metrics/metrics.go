@@ -33,6 +33,9 @@ const (
 // Metrics is safe for concurrent use. Label values of ops are lower case.
 type Metrics struct {
 	registry *prometheus.Registry
+	// by their names, see Count
+	counters map[string]*prometheus.CounterVec
+	gauges   map[string]*prometheus.GaugeVec
 	before   atomic.Pointer[func()]
 	table    []Metric
 
@@ -103,7 +106,7 @@ type Fleet struct {
 
 // New returns Metrics with a registry of its own and the metrics of the Go runtime.
 func New() *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
+	m := &Metrics{registry: prometheus.NewRegistry(), counters: map[string]*prometheus.CounterVec{}, gauges: map[string]*prometheus.GaugeVec{}}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.Deltas = m.counter("source_deltas_total", "Deltas seen.", "source", "op")
 	m.RouteDeltas = m.counter("route_deltas_total", "Deltas per route and result. filtered: those of its sources and ops that its filter or scope excludes, evaluated or not.", "route", "result")

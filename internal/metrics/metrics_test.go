@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/test/leaks"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -94,4 +95,30 @@ func TestScrapesAreBounded(t *testing.T) {
 	}
 	close(release)
 	scrapes.Wait()
+}
+
+// TestCount shows that packages that do not import this one count by name, and that a mistake in a
+// name or in the number of labels does no harm.
+func TestCount(t *testing.T) {
+	m := metrics.New()
+	env := plugins.Env{Name: "h", Metrics: m}
+	env.Count(plugins.GuestFuel).Add(3)
+	env.Count(plugins.GuestMemory).Add(7)
+	env.Count(plugins.GuestMemory).Add(-2)
+	env.Count(plugins.GuestsEnded, "trap").Add(1)
+	fuel, memory := m.Guests("h")
+	if ended := testutil.ToFloat64(m.GuestsEnded.WithLabelValues("h", "trap")); fuel != 3 || memory != 5 || ended != 1 {
+		t.Errorf("fuel %v, memory %v, ended %v, want 3, 5, 1", fuel, memory, ended)
+	}
+	m.Gauge("source_objects", "pods").Set(4)
+	if objects := testutil.ToFloat64(m.SourceObjects.WithLabelValues("pods")); objects != 4 {
+		t.Errorf("%v objects, want 4", objects)
+	}
+	env.Count(plugins.GuestsEnded).Add(1)
+	env.Count("guests_begun_total").Add(1)
+	m.Gauge("source_deltas_total", "pods", "added").Set(1) // a counter
+	(&plugins.Env{}).Count(plugins.GuestFuel).Add(1)
+	if n := testutil.CollectAndCount(m.GuestsEnded) + testutil.CollectAndCount(m.Deltas); n != 1 {
+		t.Errorf("%d series, want only that of guests_ended_total", n)
+	}
 }

@@ -100,9 +100,44 @@ func (m *Metrics) SetReplication(r Replication) {
 	m.counted("fleet_waits_ended_total", "With fleet.wait: transactions that were not in NATS after 1s, or while earlier ones were not, and continued without.", r.Late)
 }
 
+// Count returns the series of a counter or a gauge by its name without the prefix, and by the
+// values of its labels. It is how packages count that do not import this one. A series of another
+// name, or with another number of labels, is not counted.
+func (m *Metrics) Count(name string, labels ...string) interface{ Add(n float64) } {
+	if v, ok := m.counters[name]; ok {
+		if series, err := v.GetMetricWithLabelValues(labels...); err == nil {
+			return series
+		}
+	}
+	return m.Gauge(name, labels...)
+}
+
+// Gauge is Count for gauges only.
+func (m *Metrics) Gauge(name string, labels ...string) interface {
+	Add(n float64)
+	Set(n float64)
+} {
+	if v, ok := m.gauges[name]; ok {
+		if series, err := v.GetMetricWithLabelValues(labels...); err == nil {
+			return series
+		}
+	}
+	return uncounted{}
+}
+
+// uncounted is a series that nothing reads.
+type uncounted struct{}
+
+// Add does nothing.
+func (uncounted) Add(float64) {}
+
+// Set does nothing.
+func (uncounted) Set(float64) {}
+
 func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
 	m.describe(name, "counter", help, labels)
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	m.counters[name] = v
 	m.registry.MustRegister(v)
 	return v
 }
@@ -110,6 +145,7 @@ func (m *Metrics) counter(name, help string, labels ...string) *prometheus.Count
 func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	m.describe(name, "gauge", help, labels)
 	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	m.gauges[name] = v
 	m.registry.MustRegister(v)
 	return v
 }

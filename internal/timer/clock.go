@@ -29,6 +29,37 @@ type Timer interface {
 // Real returns the clock of the machine.
 func Real() Clock { return realClock{} }
 
+// Of returns the clock of a caller who may have none, or one without timers.
+//
+//   - nil: the clock of the machine
+//   - a [Clock]: itself
+//   - any other: its time, with timers of the machine. Those do not follow a clock that jumps.
+func Of(c nower) Clock {
+	switch c := c.(type) {
+	case nil:
+		return Real()
+	case Clock:
+		return c
+	}
+	return foreignClock{c}
+}
+
+type nower interface{ Now() time.Time }
+
+type foreignClock struct{ nower }
+
+// NewTimer implements Clock.
+func (c foreignClock) NewTimer(f func()) Timer { return foreignTimer{Real().NewTimer(f), c} }
+
+type foreignTimer struct {
+	Timer
+
+	clock foreignClock
+}
+
+// Set implements Timer.
+func (t foreignTimer) Set(at time.Time) { t.Timer.Set(time.Now().Add(at.Sub(t.clock.Now()))) }
+
 type realClock struct{}
 
 // Now implements Clock.

@@ -173,3 +173,33 @@ func TestScaled(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { leaks.Main(m) }
+
+// onlyNow is a clock without timers.
+type onlyNow struct{ timer.Clock }
+
+// NewTimer has another type than that of a Clock.
+func (onlyNow) NewTimer() {}
+
+// TestOf shows that a clock of others is used, with timers of the machine, and a Clock as it is.
+func TestOf(t *testing.T) {
+	fake := timer.NewFake(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	if got := timer.Of(fake); got != timer.Clock(fake) {
+		t.Errorf("a Clock became a %T", got)
+	}
+	if got := timer.Of(nil); got != timer.Real() {
+		t.Errorf("no clock became a %T", got)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		clock := timer.Of(onlyNow{fake})
+		if !clock.Now().Equal(fake.Now()) {
+			t.Errorf("it shows %v, want %v", clock.Now(), fake.Now())
+		}
+		began := time.Now()
+		called := make(chan struct{})
+		clock.NewTimer(func() { close(called) }).Set(fake.Now().Add(time.Minute))
+		<-called
+		if waited := time.Since(began); waited != time.Minute {
+			t.Errorf("the timer waited %v, want a minute", waited)
+		}
+	})
+}

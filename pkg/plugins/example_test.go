@@ -115,3 +115,28 @@ func ExampleWithResponse() {
 	// status 422
 	// name: web-0 is too short
 }
+
+// seriesMap has the sum of each series. In the router the metrics of docs/METRICS.md are in its
+// place.
+type seriesMap map[string]float64
+
+func (f seriesMap) Count(metric string, labels ...string) plugins.Counter {
+	return counter(func(n float64) { f[fmt.Sprint(metric, labels)] += n })
+}
+
+// counter is a function that implements [plugins.Counter].
+type counter func(n float64)
+
+func (c counter) Add(n float64) { c(n) }
+
+// A handler looks its series up when it is opened.
+func ExampleEnv_Count() {
+	series := seriesMap{}
+	env := plugins.Env{Name: "enrich", Metrics: series}
+	fuel := env.Count(plugins.GuestFuel)
+	fuel.Add(1200)
+	fuel.Add(300)
+	env.Count(plugins.GuestsEnded, "trap").Add(1)
+	fmt.Println(series)
+	// Output: map[guest_fuel_total[enrich]:1500 guests_ended_total[enrich trap]:1]
+}

@@ -141,11 +141,9 @@ var allowed = map[string][]string{
 	"internal/pipeline/rules": {"internal/timer", "pkg/event"},
 
 	// A new kind of handler or sink is a folder under pkg/plugins. Kinds do not know each other.
-	"pkg/plugins": {
-		"internal/callrecord", "internal/metrics", "internal/printable", "internal/timer", "pkg/authz", "pkg/config", "pkg/event",
-	},
+	"pkg/plugins":        {"internal/printable", "pkg/authz", "pkg/config", "pkg/event"},
 	"internal/httpsink":  {"internal/printable", "pkg/config", "pkg/event"},
-	"pkg/plugins/*":      {"internal/metrics", "internal/rawjson", "pkg/config", "pkg/event", "pkg/plugins"},
+	"pkg/plugins/*":      {"internal/rawjson", "pkg/config", "pkg/event", "pkg/plugins"},
 	"pkg/plugins/file":   {"internal/fileerr", "pkg/config", "pkg/event", "pkg/plugins"},
 	"pkg/plugins/stdout": {"internal/printable", "internal/rawjson", "pkg/config", "pkg/event", "pkg/plugins"},
 	"pkg/plugins/nats": {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/discard"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -17,7 +16,7 @@ import (
 func TestContract(t *testing.T) {
 	plugintest.RunSink(t, plugintest.Sink{
 		Kind: discard.Kind(),
-		Env:  plugins.SinkEnv{Env: plugins.Env{Name: "none", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}},
+		Env:  plugins.SinkEnv{Env: plugins.Env{Name: "none", Log: slog.New(slog.DiscardHandler)}},
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/extism"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -88,7 +89,7 @@ func TestBatch(t *testing.T) {
 	if got := describe(results[5]); got != "ok /=6" {
 		t.Errorf("the guest was not the same: %s", got)
 	}
-	if n := testutil.CollectAndCount(h.env.Metrics.GuestsEnded); n != 0 {
+	if n := testutil.CollectAndCount(h.env.Metrics.(*metrics.Metrics).GuestsEnded); n != 0 {
 		t.Errorf("guests ended for %d reasons", n)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -51,7 +52,7 @@ func TestHostileGuests(t *testing.T) {
 			if !strings.HasPrefix(got, "fail ") || !strings.Contains(got, tt.want) || len(got) > 16<<10 || strings.ContainsAny(got, "\x00\x1b") || !utf8.ValidString(got) {
 				t.Errorf("got %.300q, want %s", got, tt.want)
 			}
-			if n := testutil.ToFloat64(h.env.Metrics.GuestMemory.WithLabelValues("notify")); n > memory {
+			if n := testutil.ToFloat64(h.env.Metrics.(*metrics.Metrics).GuestMemory.WithLabelValues("notify")); n > memory {
 				t.Errorf("the guest has %v bytes", n)
 			}
 			if got := one(t, handler, "bytes"); got != "ok /=true" {
@@ -82,7 +83,7 @@ func TestMemoryReturns(t *testing.T) {
 	h := newHost(t)
 	handler := h.open(t, "function: nothing, limits: {memory: 128Mi}")
 	memory := func() float64 {
-		return testutil.ToFloat64(h.env.Metrics.GuestMemory.WithLabelValues("notify"))
+		return testutil.ToFloat64(h.env.Metrics.(*metrics.Metrics).GuestMemory.WithLabelValues("notify"))
 	}
 	small := deltas(t, "none")
 	large := deltas(t, "none")

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/file"
@@ -24,7 +23,7 @@ import (
 )
 
 func env() plugins.SinkEnv {
-	return plugins.SinkEnv{Env: plugins.Env{Name: "log", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}}
+	return plugins.SinkEnv{Env: plugins.Env{Name: "log", Log: slog.New(slog.DiscardHandler)}}
 }
 
 func open(t *testing.T, config string) plugins.Sink {

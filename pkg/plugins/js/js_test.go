@@ -289,7 +289,7 @@ func TestRevived(t *testing.T) {
 	if n := strings.Count(h.log.String(), "started"); n != 1 {
 		t.Errorf("%d instances were started", n)
 	}
-	if n := testutil.ToFloat64(h.env.Metrics.GuestsEnded.WithLabelValues("summary", "fuel")); n != 1 {
+	if n := testutil.ToFloat64(h.env.Metrics.(*metrics.Metrics).GuestsEnded.WithLabelValues("summary", "fuel")); n != 1 {
 		t.Errorf("%v guests ended by fuel", n)
 	}
 }

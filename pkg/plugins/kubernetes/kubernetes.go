@@ -39,10 +39,7 @@ type sink struct {
 }
 
 func newSink(_ context.Context, c sinkConfig, env plugins.SinkEnv) (plugins.Sink, error) {
-	s := &sink{name: env.Name, clock: env.Clock, log: env.Log}
-	if s.clock == nil {
-		s.clock = timer.Real()
-	}
+	s := &sink{name: env.Name, clock: timer.Of(env.Clock), log: env.Log}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -19,7 +19,6 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
-	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/outdated"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -178,7 +177,7 @@ func env(t *testing.T, cfg *rest.Config) plugins.SinkEnv {
 	must.Succeed(t, err)
 	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(client.Transport) })
 	return plugins.SinkEnv{
-		Env: plugins.Env{Name: "k", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}, API: &plugins.API{URL: cfg.Host, Client: &http.Client{Transport: client.Transport}},
+		Env: plugins.Env{Name: "k", Log: slog.New(slog.DiscardHandler)}, API: &plugins.API{URL: cfg.Host, Client: &http.Client{Transport: client.Transport}},
 	}
 }
 

@@ -203,10 +203,7 @@ func (k kind) Open(ctx context.Context, node config.Node, env plugins.HandlerEnv
 		return nil, err
 	}
 	p := k.Programs(node)[0]
-	s := &settings{handlerConfig: c, text: string(pluginConfig), node: node.At("config"), selected: selected, env: env, lines: lines.New(env.Log, c.Limits.Log, int(c.Limits.LogLine)), clock: env.Clock}
-	if s.clock == nil {
-		s.clock = timer.Real()
-	}
+	s := &settings{handlerConfig: c, text: string(pluginConfig), node: node.At("config"), selected: selected, env: env, lines: lines.New(env.Log, c.Limits.Log, int(c.Limits.LogLine)), clock: timer.Of(env.Clock), memory: env.Count(plugins.GuestMemory)}
 	if s.program, err = child.Load(p.File, p.SHA256); err != nil {
 		return nil, fmt.Errorf("command: %w", err)
 	}
@@ -228,4 +225,5 @@ type settings struct {
 	program  *child.Program
 	lines    *lines.Log
 	clock    timer.Clock
+	memory   plugins.Counter
 }

@@ -96,7 +96,7 @@ func benchIn(t testing.TB, folder string) *bench {
 	return b
 }
 
-// config returns the YAML of a handler that runs this binary in a role.
+// programYAML returns the YAML of a handler that runs this binary in a role.
 func programYAML(role, more string) string {
 	file, sum := self()
 	if effort.Race && !strings.Contains(more, "env:") { // else each end of the plugin takes a second

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -26,7 +25,7 @@ import (
 // to be killed.
 func asRouter() {
 	t := &testing.T{}
-	env := plugins.HandlerEnv{Env: plugins.Env{Name: "legacy", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}, Workers: 1}
+	env := plugins.HandlerEnv{Env: plugins.Env{Name: "legacy", Log: slog.New(slog.DiscardHandler)}, Workers: 1}
 	h, err := process.Kind().Open(context.Background(), plugintest.Node(t, programYAML(os.Args[2], "limits: {health: 1h}")), env)
 	if err != nil {
 		fmt.Println(err)

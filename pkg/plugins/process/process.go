@@ -52,6 +52,8 @@ type process struct {
 	lost   chan struct{} // closed when the process is not usable any more
 	reason string        // label of guests_ended_total; set before lost is closed
 	err    error         // the cause; set before lost is closed
+
+	counted int64 // bytes of memory in the metrics
 }
 
 // start starts and configures a process. After an error no part of it is left.
@@ -283,6 +285,7 @@ func (p *process) check(ctx context.Context, opts ...grpc.CallOption) error {
 func (p *process) watch() {
 	ticker := time.NewTicker(p.s.Limits.Health)
 	defer ticker.Stop()
+	defer p.count(0)
 	for {
 		select {
 		case <-p.ctx.Done():
@@ -316,8 +319,14 @@ func (p *process) measure() {
 	text, err := os.ReadFile(filepath.Join("/proc", p.child.ID(), "statm"))
 	var total, resident int64
 	if _, scanned := fmt.Sscan(string(text), &total, &resident); err == nil && scanned == nil {
-		p.s.env.Metrics.GuestMemory.WithLabelValues(p.s.env.Name).Set(float64(resident * int64(os.Getpagesize())))
+		p.count(resident * int64(os.Getpagesize()))
 	}
+}
+
+// count replaces the memory of the process in the metrics. watch alone calls it.
+func (p *process) count(bytes int64) {
+	p.s.memory.Add(float64(bytes - p.counted))
+	p.counted = bytes
 }
 
 // lose marks the process as not usable. Only the first call has an effect.

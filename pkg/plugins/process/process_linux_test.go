@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -44,7 +45,7 @@ func pidOf(t testing.TB, b *bench) (pid int) {
 
 func ended(t testing.TB, b *bench, reason string) float64 {
 	t.Helper()
-	return testutil.ToFloat64(b.env.Metrics.GuestsEnded.WithLabelValues(b.env.Name, reason))
+	return testutil.ToFloat64(b.env.Metrics.(*metrics.Metrics).GuestsEnded.WithLabelValues(b.env.Name, reason))
 }
 
 // lost returns the number of lost processes.
@@ -78,4 +79,19 @@ func stateOf(pid int) string {
 		return ""
 	}
 	return strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))[0]
+}
+
+// TestMemoryIsCounted shows that the memory of the process is in the metrics as long as it runs.
+func TestMemoryIsCounted(t *testing.T) {
+	b := newSharedBench(t)
+	b.open("limits: {health: 10ms}")
+	memory := func() float64 {
+		_, memory := b.env.Metrics.(*metrics.Metrics).Guests(b.env.Name)
+		return memory
+	}
+	eventually(t, "its memory is counted", func() bool { return memory() > 1<<20 })
+	b.close()
+	if left := memory(); left != 0 {
+		t.Errorf("%v bytes are counted after its end", left)
+	}
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/lines"
-	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -40,14 +39,14 @@ func TestCopiedProgram(t *testing.T) {
 	if err := os.WriteFile(file, text, 0o700); err != nil { //nolint:gosec // it is a program
 		t.Fatal(err)
 	}
-	env := plugins.HandlerEnv{Env: plugins.Env{Name: "legacy", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}}
+	env := plugins.HandlerEnv{Env: plugins.Env{Name: "legacy", Log: slog.New(slog.DiscardHandler)}}
 	s := &settings{
 		handlerConfig: handlerConfig{Command: []string{file, "sdk"}, TLS: true, Limits: limitsConfig{
 			Batch: 10, Input: 1 << 20, Output: 1 << 20, Events: 10, Message: 1000, KV: 1 << 20,
 			Timeout: time.Minute, StartTimeout: time.Minute, StopTimeout: time.Minute, Health: time.Hour, Breaker: 1,
 		}},
 		text: "null", node: config.Node{}, env: env, lines: lines.New(env.Log, 0, 100), clock: timer.Real(),
-		program: child.Copied(file, hex.EncodeToString(sum[:])),
+		memory: env.Count(plugins.GuestMemory), program: child.Copied(file, hex.EncodeToString(sum[:])),
 	}
 	h, err := newHandler(t.Context(), s)
 	must.Succeed(t, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/backoff"
+	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
 const (
@@ -67,7 +68,7 @@ func (v *supervisor) run(ctx context.Context, p *process) {
 		case <-p.lost:
 		}
 		v.set(nil)
-		v.s.env.Metrics.GuestsEnded.WithLabelValues(v.s.env.Name, p.reason).Inc()
+		v.s.env.Count(plugins.GuestsEnded, p.reason).Add(1)
 		if err := p.end(); err != nil {
 			v.s.env.Log.Error("the plugin could not be removed completely", "err", err)
 		}
@@ -99,7 +100,7 @@ func (v *supervisor) again(ctx context.Context, err error) *process {
 		if ctx.Err() != nil {
 			return nil
 		}
-		v.s.env.Metrics.GuestsEnded.WithLabelValues(v.s.env.Name, "start").Inc()
+		v.s.env.Count(plugins.GuestsEnded, "start").Add(1)
 		err = fmt.Errorf("starting it: %w", err)
 	}
 }

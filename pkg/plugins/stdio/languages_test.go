@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/test/effort"
@@ -55,7 +56,7 @@ func TestCompiled(t *testing.T) {
 			if !strings.Contains(r.log.String(), "no more deltas") {
 				t.Errorf("it did not see the end of stdin:\n%s", r.log.String())
 			}
-			if n := testutil.CollectAndCount(r.env.Metrics.GuestsEnded); n != 0 {
+			if n := testutil.CollectAndCount(r.env.Metrics.(*metrics.Metrics).GuestsEnded); n != 0 {
 				t.Errorf("it was replaced %d times", n)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
 	"github.com/deltarouter/deltarouter/pkg/plugins/stdio"
 	"github.com/deltarouter/deltarouter/test/handlertest"
@@ -94,7 +95,7 @@ func TestBehaviour(t *testing.T) {
 			if got := handle(t, h, "a", "bad", "b"); strings.Join(got, "\n") != strings.Join(tt.want, "\n") {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 			}
-			ended := r.env.Metrics.GuestsEnded
+			ended := r.env.Metrics.(*metrics.Metrics).GuestsEnded
 			if n := testutil.CollectAndCount(ended); tt.ended == "" && n != 0 {
 				t.Errorf("the command was replaced %d times", n)
 			}

@@ -14,7 +14,6 @@ import (
 
 	cloudevent "github.com/cloudevents/sdk-go/v2/event"
 
-	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -32,7 +31,7 @@ func TestContract(t *testing.T) {
 }
 
 func env(out io.Writer) plugins.SinkEnv {
-	return plugins.SinkEnv{Env: plugins.Env{Name: "out", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}, Stdout: out}
+	return plugins.SinkEnv{Env: plugins.Env{Name: "out", Log: slog.New(slog.DiscardHandler)}, Stdout: out}
 }
 
 func open(t *testing.T, config string, out io.Writer) plugins.Sink {

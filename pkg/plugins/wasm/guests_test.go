@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/test/built"
@@ -79,7 +80,9 @@ func TestCoreV1(t *testing.T) {
 			t.Fatal(r)
 		}
 	}
-	fuel := func() float64 { return testutil.ToFloat64(h.env.Metrics.GuestFuel.WithLabelValues(h.env.Name)) }
+	fuel := func() float64 {
+		return testutil.ToFloat64(h.env.Metrics.(*metrics.Metrics).GuestFuel.WithLabelValues(h.env.Name))
+	}
 	const events = 1280
 	before := fuel()
 	most := flood(t, h, handler, batch, events)

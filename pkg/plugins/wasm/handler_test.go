@@ -51,7 +51,7 @@ func newHost() *host {
 }
 
 func (h *host) memory() float64 {
-	return testutil.ToFloat64(h.env.Metrics.GuestMemory.WithLabelValues(h.env.Name))
+	return testutil.ToFloat64(h.env.Metrics.(*metrics.Metrics).GuestMemory.WithLabelValues(h.env.Name))
 }
 
 func (h *host) tryOpen(t testing.TB, config string) (plugins.Handler, error) {

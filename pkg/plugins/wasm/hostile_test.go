@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -148,7 +149,7 @@ func (a attack) check(t *testing.T, results []plugins.Result, first bool) {
 }
 
 func (h *host) fuel() float64 {
-	return testutil.ToFloat64(h.env.Metrics.GuestFuel.WithLabelValues(h.env.Name))
+	return testutil.ToFloat64(h.env.Metrics.(*metrics.Metrics).GuestFuel.WithLabelValues(h.env.Name))
 }
 
 // checkGone checks that no memory of a handler's guests is left. TestMain checks the goroutines.

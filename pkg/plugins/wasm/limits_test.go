@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -18,7 +19,7 @@ import (
 
 // ended returns the number of guests that were replaced for a reason.
 func (h *host) ended(reason string) int {
-	return int(testutil.ToFloat64(h.env.Metrics.GuestsEnded.WithLabelValues(h.env.Name, reason)))
+	return int(testutil.ToFloat64(h.env.Metrics.(*metrics.Metrics).GuestsEnded.WithLabelValues(h.env.Name, reason)))
 }
 
 func limited(t *testing.T, m module, limits string) string {
@@ -181,7 +182,7 @@ func TestCallsByFuel(t *testing.T) {
 	if n := h.ended("fuel"); n != 1 {
 		t.Errorf("%d guests ran out of fuel, want just the first: what the others have to do is known then", n)
 	}
-	if used := testutil.ToFloat64(h.env.Metrics.GuestFuel.WithLabelValues(h.env.Name)); used < 20*64*0.5e6 || used > 20*64*2e6 {
+	if used := testutil.ToFloat64(h.env.Metrics.(*metrics.Metrics).GuestFuel.WithLabelValues(h.env.Name)); used < 20*64*0.5e6 || used > 20*64*2e6 {
 		t.Errorf("%v fuel was counted for 1,280 deltas of 1 M instructions", used)
 	}
 }

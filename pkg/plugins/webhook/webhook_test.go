@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 	"github.com/deltarouter/deltarouter/pkg/plugins/plugintest"
@@ -33,7 +32,7 @@ func server(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 
 func open(t *testing.T, config string) plugins.Sink {
 	t.Helper()
-	env := plugins.SinkEnv{Env: plugins.Env{Name: "hook", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}}
+	env := plugins.SinkEnv{Env: plugins.Env{Name: "hook", Log: slog.New(slog.DiscardHandler)}}
 	return sinktest.OpenIn(t, webhook.Kind(), config, env)
 }
 
@@ -46,7 +45,7 @@ func TestContract(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			plugintest.RunSink(t, plugintest.Sink{
 				Kind: webhook.Kind(), Config: fmt.Sprintf("{url: %q, mode: %s}", s.URL, mode),
-				Env: plugins.SinkEnv{Env: plugins.Env{Name: "hook", Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}},
+				Env: plugins.SinkEnv{Env: plugins.Env{Name: "hook", Log: slog.New(slog.DiscardHandler)}},
 			})
 		})
 	}

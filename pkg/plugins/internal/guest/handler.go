@@ -56,7 +56,7 @@ func New(ctx context.Context, of Description, s engine.Settings) (*Handler, erro
 		return nil, err
 	}
 	h := &Handler{
-		kind: of.Kind, name: s.Env.Name, digest: of.Digest, settings: s.Host.Settings(set.Paths()), limits: s.Limits, fields: set, log: s.Env.Log, replay: s.Env.Replay,
+		kind: of.Kind, name: s.Env.Name, digest: of.Digest, settings: s.Host.Settings(set.Paths()), limits: s.Limits, fields: set, log: s.Env.Log, replay: callrecord.ReplayOf(s.Env.Replay),
 		engine: e, pool: newPool(e, s.Limits.InstancesFor(s.Env.Workers), s.Env.Log), breaker: circuit.New(s.Host.Clock(), breakAfter, breakFor), fuelRate: newFuelRate(int64(s.Limits.Fuel)),
 	}
 	in, err := e.Start(ctx)

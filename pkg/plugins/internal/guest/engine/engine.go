@@ -12,6 +12,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/sys"
 
+	"github.com/deltarouter/deltarouter/internal/callrecord"
 	"github.com/deltarouter/deltarouter/internal/meter"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -61,10 +62,10 @@ func New(ctx context.Context, s Settings) (*Engine, error) {
 	}
 	e := &Engine{
 		Settings: s,
-		memory:   s.Env.Metrics.GuestMemory.WithLabelValues(s.Env.Name),
-		fuel:     s.Env.Metrics.GuestFuel.WithLabelValues(s.Env.Name),
+		memory:   s.Env.Count(plugins.GuestMemory),
+		fuel:     s.Env.Count(plugins.GuestFuel),
 	}
-	if s.Env.Replay != nil {
+	if callrecord.ReplayOf(s.Env.Replay) != nil {
 		e.profiler = &profiler{}
 		ctx = experimental.WithFunctionListenerFactory(ctx, e.profiler)
 	}
@@ -157,7 +158,7 @@ func (e *Engine) Ended(in *Instance, err error) {
 	case errors.Is(err, abi.ErrMalformed):
 		reason = "answer"
 	}
-	e.Env.Metrics.GuestsEnded.WithLabelValues(e.Env.Name, reason).Inc()
+	e.Env.Count(plugins.GuestsEnded, reason).Add(1)
 }
 
 // Interpreted reports whether wazero uses its interpreter, which is about twenty times slower than

@@ -43,10 +43,7 @@ type Host struct {
 // New returns the host of a handler. config is the JSON for guests.
 func New(allow Allow, config string, l *abi.Limits, env plugins.HandlerEnv) *Host {
 	r := &Host{
-		allow: allow, config: config, limits: l, log: lines.New(env.Log, l.Log, int(l.LogLine)), seed: env.Cluster + "\x00" + env.Name, granted: make(map[Index]bool), clock: env.Clock, replay: env.Replay, stored: env.KV,
-	}
-	if r.clock == nil {
-		r.clock = timer.Real()
+		allow: allow, config: config, limits: l, log: lines.New(env.Log, l.Log, int(l.LogLine)), seed: env.Cluster + "\x00" + env.Name, granted: make(map[Index]bool), clock: timer.Of(env.Clock), replay: callrecord.ReplayOf(env.Replay), stored: env.KV,
 	}
 	r.began = r.clock.Now().Add(-1) // Go programs do not start at a time of 0, which a test's clock has
 	if allow.KV {
