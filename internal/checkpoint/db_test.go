@@ -14,6 +14,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/fingerprint"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -156,7 +157,7 @@ func TestPending(t *testing.T) {
 		{Source: "s", Op: event.Updated, Old: a, New: b, Seen: seen, Suppressed: 2, Event: fedEvent(`{"x":["y"]}`)},
 		{Source: "s", Op: event.Deleted, Old: b, Event: &event.Event{}},
 	}
-	deltas[4].Transit().Durable = make(chan struct{})
+	transit.Of(deltas[4]).Durable = make(chan struct{})
 	path := statePath(t)
 	db := open(t, path)
 	var want strings.Builder
@@ -179,8 +180,8 @@ func TestPending(t *testing.T) {
 	var got strings.Builder
 	for _, o := range all {
 		got.WriteString(describe("r", o))
-		if r := o.Delta.Object().Resource(); (o.Delta.Source == "s") != (r == shared) || *r != *things || o.Delta.Transit().Durable != nil {
-			t.Errorf("%d: resource %v, durable %v", o.ID, r, o.Delta.Transit().Durable)
+		if r := o.Delta.Object().Resource(); (o.Delta.Source == "s") != (r == shared) || *r != *things || transit.Of(o.Delta).Durable != nil {
+			t.Errorf("%d: resource %v, durable %v", o.ID, r, transit.Of(o.Delta).Durable)
 		}
 	}
 	if got.String() != want.String() {

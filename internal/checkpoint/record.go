@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint/statefile"
 	"github.com/deltarouter/deltarouter/internal/rawjson"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -141,7 +142,7 @@ func (o *Pending) payload() []byte { return o.appendTo(nil) }
 func (o *Pending) appendTo(f fields) []byte {
 	d := o.Delta
 	f.uint(uint64(max(o.Attempts, 0)))
-	f.flags(d.Initial, d.Stale, d.Redelivered, d.Old != nil, d.New != nil, !d.Seen.IsZero(), d.Transit().Selective)
+	f.flags(d.Initial, d.Stale, d.Redelivered, d.Old != nil, d.New != nil, !d.Seen.IsZero(), transit.Of(d).Selective)
 	f.text(d.Op.String())
 	f.text(d.Source)
 	if !d.Seen.IsZero() {
@@ -210,7 +211,7 @@ func (r *reader) pending(id uint64, resource func(source string, saved event.Res
 	pending.Attempts = int(min(r.uint(), math.MaxInt32))
 	flags := r.uint()
 	d.Initial, d.Stale, d.Redelivered = flags&1 != 0, flags&2 != 0, flags&4 != 0
-	d.Transit().Selective = flags&64 != 0 // older versions neither write nor read it
+	transit.Of(d).Selective = flags&64 != 0 // older versions neither write nor read it
 	op := r.text()
 	d.Source = r.text()
 	if flags&32 != 0 {

@@ -7,6 +7,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/pipeline/route"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
@@ -40,8 +41,8 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (event.Admission, 
 			return nil, ctx.Err() // also covers filters that failed because ctx ended
 		}
 		a = a.add(d, r, &v)
-		if p.cfg.Store != nil && !d.Transit().Enters && m.Verdict == filters.Matched && !v.Condition {
-			d.Transit().Enters = now.table.Enters(ctx, m.Entry, d, &budget)
+		if p.cfg.Store != nil && !transit.Of(d).Enters && m.Verdict == filters.Matched && !v.Condition {
+			transit.Of(d).Enters = now.table.Enters(ctx, m.Entry, d, &budget)
 		}
 	}
 	// Routes that the table did not find may know the object: a condition that holds for it ends,

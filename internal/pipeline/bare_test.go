@@ -13,6 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/fingerprint"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -95,7 +96,7 @@ func restoredSecrets(t *testing.T, handler bool) {
 	live := []*event.Delta{
 		{Source: "pods", Op: event.Updated, Old: saved(t, two).Recalled(three), New: three}, {Source: "pods", Op: event.Updated, Old: three, New: four},
 	}
-	live[0].Transit().Listed = true
+	transit.Of(live[0]).Listed = true
 	seen = nil
 	b.admit(live[0]) // the list that completes the cache; it would wait for room otherwise
 	cached["a"] = four

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -45,7 +46,7 @@ func show(d *event.Delta) string {
 			}
 		}
 	}
-	if d.Transit().Listed {
+	if transit.Of(d).Listed {
 		text += " listed"
 	}
 	if d.Late {

@@ -18,6 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -245,7 +246,7 @@ func (w *conditionModel) net() (deltas []*event.Delta) {
 		}
 	}
 	for _, d := range deltas {
-		d.Transit().Listed = true
+		transit.Of(d).Listed = true
 	}
 	return deltas
 }
@@ -282,10 +283,10 @@ func (w *conditionModel) change(kind, name string) {
 	w.version++
 	uid, on := name+"0", kind != "off"
 	d := &event.Delta{Source: "pods", Op: event.Updated, Old: old}
-	d.Transit().Listed = kind == "listed" || kind == "listed off"
+	transit.Of(d).Listed = kind == "listed" || kind == "listed off"
 	switch {
 	case old == nil:
-		d.Op, d.Transit().Listed, uid = event.Added, false, fmt.Sprint(name, w.version)
+		d.Op, transit.Of(d).Listed, uid = event.Added, false, fmt.Sprint(name, w.version)
 	case kind == "delete":
 		d.Op = event.Deleted
 	default:
@@ -308,20 +309,20 @@ func (w *conditionModel) change(kind, name string) {
 // remember records the intervals in which objects were on.
 func (w *conditionModel) remember(old *event.Object, d *event.Delta) {
 	was, is := isOn(old), isOn(d.New)
-	if is && (!was || d.Transit().Listed) {
+	if is && (!was || transit.Of(d).Listed) {
 		w.began[d.New.UID()+"/"+d.New.ResourceVersion()] = time.Now()
 	}
 	if was {
 		for i := range w.on {
 			if w.on[i].uid == old.UID() && w.on[i].to.IsZero() {
-				w.on[i].disturbed = w.on[i].disturbed || d.Transit().Listed
+				w.on[i].disturbed = w.on[i].disturbed || transit.Of(d).Listed
 				if !is {
 					w.on[i].to = time.Now()
 				}
 			}
 		}
 	} else if is {
-		w.on = append(w.on, interval{uid: d.New.UID(), version: d.New.ResourceVersion(), from: time.Now(), disturbed: d.Transit().Listed})
+		w.on = append(w.on, interval{uid: d.New.UID(), version: d.New.ResourceVersion(), from: time.Now(), disturbed: transit.Of(d).Listed})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -39,7 +40,7 @@ func (l *crashModel) begin() {
 	l.committed = l.written
 	for _, d := range l.sent[l.written:] {
 		again := *d
-		again.Transit().Selective = true // it may have been delivered before the crash
+		transit.Of(&again).Selective = true // it may have been delivered before the crash
 		l.admit(&again)
 	}
 }
@@ -70,7 +71,7 @@ func (l *crashModel) complete(routes []spec.Settings) []spec.Settings {
 func (l *crashModel) admit(d *event.Delta) {
 	gate := make(chan struct{})
 	time.AfterFunc(10*time.Millisecond, func() { close(gate) })
-	d.Transit().Durable = gate
+	transit.Of(d).Durable = gate
 	admitted := make(chan struct{})
 	go func() {
 		defer close(admitted)

@@ -8,13 +8,14 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
 func initial(t *testing.T, name string, epoch int) *event.Delta {
 	t.Helper()
 	d := delta(t, event.Added, name, 0, 1)
-	d.Initial, d.Transit().Epoch = true, epoch
+	d.Initial, transit.Of(d).Epoch = true, epoch
 	return d
 }
 

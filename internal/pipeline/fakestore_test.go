@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
+	"github.com/deltarouter/deltarouter/internal/transit"
 )
 
 // fakeStore is the sum of all changes, by route and number.
@@ -61,7 +62,7 @@ func (k fakeStore) ReadRoute(route string, part checkpoint.Part) (some []checkpo
 		// Only written deltas are read back.
 		o := k[route][id]
 		d := *o.Delta
-		d.Transit().Durable, o.Delta = nil, &d
+		transit.Of(&d).Durable, o.Delta = nil, &d
 		some, read = append(some, o), read+2*entryBytes
 	}
 	return some, nil

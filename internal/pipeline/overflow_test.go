@@ -11,6 +11,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -183,7 +184,7 @@ func TestBlockLetsTheListAfterARestartPass(t *testing.T) {
 		b := start(t, spec.Settings{Sinks: to(s), Overflow: spec.Block, Capacity: 1, Ready: ready})
 		b.admit(delta(t, event.Updated, "c", 1, 2)) // the queue is full now
 		for _, d := range []*event.Delta{delta(t, event.Deleted, "a", 3, 0), delta(t, event.Updated, "b", 4, 5)} {
-			d.Transit().Listed = true
+			transit.Of(d).Listed = true
 			b.admit(d)
 		}
 		close(ready)

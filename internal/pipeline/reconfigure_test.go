@@ -12,6 +12,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -170,7 +171,7 @@ func TestRenamedRemovedAndNewRoutes(t *testing.T) {
 		change.Swap()
 		change.Finish(t.Context())
 		late := delta(t, event.Added, "late", 0, 9)
-		late.Initial, late.Transit().Epoch = true, 2
+		late.Initial, transit.Of(late).Epoch = true, 2
 		b.admit(late)
 		pass(time.Second)
 		if got := s.got()[3:]; !slices.Equal(got, []string{"added a@1"}) {

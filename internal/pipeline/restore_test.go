@@ -18,6 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
@@ -337,10 +338,10 @@ func TestDurable(t *testing.T) {
 		handled := map[string]int{}
 		h := handleEach(func(d *event.Delta) plugins.Result { handled[d.Key().Name]++; return ok(d) })
 		b := startDurable(t, spec.Settings{Sinks: to(s0), Handler: h},
-			spec.Settings{Sinks: to(nil, s1)[1:], Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return d.Transit().Durable == nil, nil })})
+			spec.Settings{Sinks: to(nil, s1)[1:], Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) { return transit.Of(d).Durable == nil, nil })})
 		written, never := make(chan struct{}), make(chan struct{})
 		d0, d1, d2 := delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2), delta(t, event.Updated, "a", 1, 3)
-		d0.Transit().Durable, d2.Transit().Durable = written, written
+		transit.Of(d0).Durable, transit.Of(d2).Durable = written, written
 		b.admit(d0, d1, d2)
 		pass(time.Minute)
 		equal(t, "meanwhile", s0.got(), "added b@2")
@@ -353,7 +354,7 @@ func TestDurable(t *testing.T) {
 		equal(t, "on disk", s0.got(), "added b@2", "added a@1", "updated a@3")
 
 		full := delta(t, event.Added, "c", 0, 4)
-		full.Transit().Durable = never
+		transit.Of(full).Durable = never
 		b.admit(full, delta(t, event.Updated, "a", 3, 5))
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
@@ -379,7 +380,7 @@ func TestDurableInALane(t *testing.T) {
 		s, written := &recordingSink{}, make(chan struct{})
 		b := startDurable(t, spec.Settings{Sinks: to(s), Key: func(context.Context, *event.Delta) (string, error) { return "one", nil }})
 		first, second := delta(t, event.Added, "a", 0, 1), delta(t, event.Added, "b", 0, 2)
-		second.Transit().Durable = written
+		transit.Of(second).Durable = written
 		b.admit(first, second, delta(t, event.Updated, "a", 1, 3))
 		pass(time.Minute)
 		equal(t, "meanwhile", s.got(), "added a@1")

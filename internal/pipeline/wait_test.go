@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -77,7 +78,7 @@ func TestSavedObjectsDoNotWait(t *testing.T) {
 		saved := make(chan struct{})
 		for i := range 2 {
 			d := delta(t, event.Added, fmt.Sprint("o", i), 0, i+1)
-			d.Transit().Durable = saved
+			transit.Of(d).Durable = saved
 			b.admit(d)
 			pass(time.Millisecond)
 		}

@@ -107,8 +107,9 @@ type Delta struct {
 	transit transit.State
 }
 
-// Transit returns the internal state of the router for this delta. Plugins do not use it.
-func (d *Delta) Transit() *transit.State { return &d.transit }
+// Transit returns the state of the delta between informer and pipeline, of a type of the router. It
+// is not for other programs.
+func (d *Delta) Transit() any { return &d.transit }
 
 // Object returns the object of the delta: New, or the last state for Deleted and Deselected. It is
 // never nil.

@@ -87,3 +87,14 @@ func ExampleEvent_OrderKey() {
 	// pods/shop/web-0
 	// n1
 }
+
+// A value is read in place: nothing is decoded but what is asked for.
+func ExampleValue() {
+	pod := parsePod(`{"metadata":{"name":"web-0"},"spec":{"containers":[{"name":"app","image":"web:7"},{"name":"log"}]}}`)
+	for container := range pod.Raw().Path("spec", "containers").Elems() {
+		fmt.Println(container.Get("name").Str(), container.Get("image").Kind() == event.AbsentValue)
+	}
+	// Output:
+	// app false
+	// log true
+}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltarouter/deltarouter/internal/rawjson"
-	"github.com/deltarouter/deltarouter/internal/transit"
 )
 
 // Resource is the type of an object and the cluster that contains it. All objects of a watch share
@@ -75,8 +74,8 @@ const (
 // identity has the values of the fields of an identity.
 type identity struct {
 	fields [identityFields]string
-	past   transit.Past // see AsBare; nil: the object is not bare
-	later  *Object      // see Delta.StandIn; nil: there is none
+	past   Past    // see AsBare; nil: the object is not bare
+	later  *Object // see Delta.StandIn; nil: there is none
 }
 
 // ErrNoIdentity is the error of JSON that is not an object of a Kubernetes API.
@@ -202,7 +201,7 @@ func (o *Object) ResourceVersion() string { return o.field(versionField) }
 func (o *Object) JSON() []byte { return unsafe.Slice(unsafe.StringData(o.json), len(o.json)) }
 
 // Raw returns the JSON of the object as a value, to read fields from.
-func (o *Object) Raw() rawjson.Value { return rawjson.Value(o.json) }
+func (o *Object) Raw() Value { return rawjson.Value(o.json) }
 
 // Member returns the text of the object from the begin of a member's value, or "" if there is no
 // such member.

@@ -1,10 +1,19 @@
 package event
 
-import "github.com/deltarouter/deltarouter/internal/transit"
+// Past has the fingerprints of a state of an object, which the disk has beside the identity. It is
+// safe for concurrent use.
+type Past interface {
+	// Recall returns the JSON text of the whole object, by the identity and a later state of the
+	// same object: with the values that are equal in both, and placeholders, never absence, for
+	// values that are not known.
+	Recall(identity, now Value) string
+	// IsUnknown reports whether none of the values is known.
+	IsUnknown() bool
+}
 
 // AsBare returns a copy of o that says that the rest of the object is not known, because the disk
 // has only its identity and past.
-func (o *Object) AsBare(past transit.Past) *Object {
+func (o *Object) AsBare(past Past) *Object {
 	bare := *o
 	if bare.apart == nil {
 		bare.setApart()
@@ -14,7 +23,7 @@ func (o *Object) AsBare(past transit.Past) *Object {
 }
 
 // Past returns the argument of [Object.AsBare]; nil: it did not make the object.
-func (o *Object) Past() transit.Past {
+func (o *Object) Past() Past {
 	if o.apart == nil {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/deltarouter/deltarouter/internal/cel"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -174,7 +175,7 @@ func drawDelta(t testing.TB, rt *rapid.T, w *world) *event.Delta {
 		Source: rapid.SampledFrom(w.sources).Draw(rt, "source"), Op: rapid.SampledFrom(event.SourceOps()).Draw(rt, "op"),
 		Initial: rapid.Bool().Draw(rt, "initial"),
 	}
-	d.Transit().Epoch = rapid.IntRange(0, 2).Draw(rt, "epoch")
+	transit.Of(d).Epoch = rapid.IntRange(0, 2).Draw(rt, "epoch")
 	if d.Op == event.Updated || d.Op == event.Deleted || d.Op == event.Deselected {
 		d.Old = w.object(t, rt, d.Source)
 	}
@@ -185,7 +186,7 @@ func drawDelta(t testing.TB, rt *rapid.T, w *world) *event.Delta {
 }
 
 func (r *route) wants(d *event.Delta) bool {
-	return slices.Contains(r.entry.Sources, d.Source) && slices.Contains(r.entry.Ops, d.Op) && (!d.Initial || r.entry.Existing && r.entry.Born >= d.Transit().Epoch)
+	return slices.Contains(r.entry.Sources, d.Source) && slices.Contains(r.entry.Ops, d.Op) && (!d.Initial || r.entry.Existing && r.entry.Born >= transit.Of(d).Epoch)
 }
 
 // check compares the verdict of a table with the result of the expression alone.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/allowance"
 	"github.com/deltarouter/deltarouter/internal/cel"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
@@ -180,7 +181,7 @@ func (t *Table) Match(ctx context.Context, d *event.Delta, dst []Match) []Match 
 	r.delta = d
 	first := len(dst)
 	for _, l := range wanted {
-		if d.Initial && l.born < d.Transit().Epoch {
+		if d.Initial && l.born < transit.Of(d).Epoch {
 			continue
 		}
 		dst = t.scan(ctx, l.open, r, dst)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/deltarouter/deltarouter/internal/cel"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 	"github.com/deltarouter/deltarouter/test/effort"
@@ -43,7 +44,7 @@ func TestBorn(t *testing.T) {
 	})
 	for epoch, want := range []int{2, 2, 1, 0} {
 		d := delta(t, "pods", event.Added, "a")
-		d.Initial, d.Transit().Epoch = true, epoch
+		d.Initial, transit.Of(d).Epoch = true, epoch
 		if got := table.Match(t.Context(), d, nil); len(got) != want {
 			t.Errorf("epoch %d: %d routes want it, want %d", epoch, len(got), want)
 		}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
 )
@@ -138,7 +139,7 @@ func (w *world) Admit(ctx context.Context, d *event.Delta) (event.Admission, err
 			return nil, nil // no route wants it
 		}
 	}
-	d.Transit().Enters = d.Op == event.Updated && rapid.IntRange(0, 3).Draw(w.t, "enters") == 0
+	transit.Of(d).Enters = d.Op == event.Updated && rapid.IntRange(0, 3).Draw(w.t, "enters") == 0
 	return event.CommitFunc(func() { w.waiting = append(w.waiting, d); w.deliver() }), nil
 }
 
@@ -166,9 +167,9 @@ func (w *world) deliver() {
 	var waiting []*event.Delta
 	for _, d := range w.waiting {
 		open := !behind[d.Key()]
-		if open && d.Transit().Durable != nil {
+		if open && transit.Of(d).Durable != nil {
 			select {
-			case <-d.Transit().Durable:
+			case <-transit.Of(d).Durable:
 			default:
 				open = false
 			}
@@ -206,7 +207,7 @@ func (w *world) tell(d *event.Delta) {
 		}
 		known.version = version
 		known.intended = max(known.intended, w.intendedAt(uid))
-		if o := w.disk.objects[d.Key()]; d.Transit().Enters && w.intendedAt(uid) < version && (o == nil || o.UID() != uid || number(o.ResourceVersion()) < version) && !w.ending(uid) {
+		if o := w.disk.objects[d.Key()]; transit.Of(d).Enters && w.intendedAt(uid) < version && (o == nil || o.UID() != uid || number(o.ResourceVersion()) < version) && !w.ending(uid) {
 			w.t.Fatalf("%v enters, and is not on disk", d)
 		}
 		if _, stored := w.disk.objects[d.Key()]; !stored && len(w.disk.kept) == 0 && w.intendedAt(uid) < version && !w.ending(uid) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 )
@@ -15,7 +16,7 @@ import (
 func (s *sink) gates() (all []string) {
 	for _, d := range s.peek() {
 		text := d.Op.String() + " " + d.Key().Name
-		if d.Transit().Durable != nil {
+		if transit.Of(d).Durable != nil {
 			text += " waits"
 		}
 		all = append(all, text)
@@ -51,7 +52,7 @@ func TestGate(t *testing.T) {
 		t.Errorf("asked for %v", got)
 	}
 	deltas := r.sink.peek()
-	if deltas[0].Transit().Durable == deltas[1].Transit().Durable || deltas[0].Transit().Durable == deltas[2].Transit().Durable || deltas[3].Transit().Durable != deltas[4].Transit().Durable {
+	if transit.Of(deltas[0]).Durable == transit.Of(deltas[1]).Durable || transit.Of(deltas[0]).Durable == transit.Of(deltas[2]).Durable || transit.Of(deltas[3]).Durable != transit.Of(deltas[4]).Durable {
 		t.Error("gates mixed up")
 	}
 	for i, asked := range d.asked[:2] {
@@ -93,7 +94,7 @@ func TestNoGate(t *testing.T) {
 	a := newAPI(t)
 	a.put("default/a", "web")
 	r := syncedRig(t, a, options{})
-	if c := r.watch.Dirty(); c.Changed || c.Applied != "101" || len(c.Put) > 0 || r.sink.peek()[0].Transit().Durable != nil {
+	if c := r.watch.Dirty(); c.Changed || c.Applied != "101" || len(c.Put) > 0 || transit.Of(r.sink.peek()[0]).Durable != nil {
 		t.Errorf("changes %+v", c)
 	}
 	r.watch.Saved()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -57,8 +58,8 @@ func TestReconfigure(t *testing.T) {
 	must.Succeed(t, r.factory.Reconfigure(t.Context(), wanted, func(*informer.Held) {}))
 	eventually(t, "the new watch", func() bool { return len(r.sink.peek()) > 0 })
 	r.synced()
-	if d := r.sink.peek()[0]; describe(d) != "added pods other/b initial" || d.Transit().Epoch != 2 {
-		t.Errorf("got %s of epoch %d", describe(d), d.Transit().Epoch)
+	if d := r.sink.peek()[0]; describe(d) != "added pods other/b initial" || transit.Of(d).Epoch != 2 {
+		t.Errorf("got %s of epoch %d", describe(d), transit.Of(d).Epoch)
 	}
 	if specs := r.factory.Specs(); len(specs) != 1 || specs[0] != other {
 		t.Errorf("watched are %+v", specs)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
 	"github.com/deltarouter/deltarouter/test/must"
@@ -176,8 +177,8 @@ func TestRestoredEpoch(t *testing.T) {
 			}
 			r.start()
 			r.synced()
-			if d := r.sink.peek()[0]; !d.Initial || d.Transit().Epoch != want {
-				t.Errorf("%s, epoch %d, want %d", describe(d), d.Transit().Epoch, want)
+			if d := r.sink.peek()[0]; !d.Initial || transit.Of(d).Epoch != want {
+				t.Errorf("%s, epoch %d, want %d", describe(d), transit.Of(d).Epoch, want)
 			}
 		})
 	}
@@ -192,8 +193,8 @@ func TestTransit(t *testing.T) {
 			r := syncedRig(t, a, options{spec: informer.Spec{LabelSelector: selector}})
 			a.put("default/watched", "web")
 			eventually(t, "it is reported", func() bool { return len(r.sink.peek()) > 0 })
-			if d := r.sink.peek()[0]; d.Transit().Listed || d.Transit().Selective != selective {
-				t.Errorf("reported by a watch: %+v", *d.Transit())
+			if d := r.sink.peek()[0]; transit.Of(d).Listed || transit.Of(d).Selective != selective {
+				t.Errorf("reported by a watch: %+v", *transit.Of(d))
 			}
 			r.sink.take()
 			a.rewind(200, map[string]pod{"default/listed": {namespace: "default", name: "listed", uid: "uid-9", version: 160, app: "web"}})
@@ -205,8 +206,8 @@ func TestTransit(t *testing.T) {
 				t.Fatalf("found %d deltas", len(found))
 			}
 			for _, d := range found {
-				if !d.Transit().Listed || d.Transit().Selective != (selective && d.Op == event.Added) {
-					t.Errorf("%s: %+v", describe(d), *d.Transit())
+				if !transit.Of(d).Listed || transit.Of(d).Selective != (selective && d.Op == event.Added) {
+					t.Errorf("%s: %+v", describe(d), *transit.Of(d))
 				}
 			}
 		})

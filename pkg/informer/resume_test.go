@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer"
@@ -488,8 +489,8 @@ func TestLossy(t *testing.T) {
 		a.put("default/after", "web")
 		eventually(t, "it is reported", func() bool { return len(r.sink.peek()) > 1 })
 		for i, want := range []bool{lossy, false} {
-			if got := r.sink.peek()[i]; got.Transit().Selective != want {
-				t.Errorf("lossy %v, %s: %+v", lossy, describe(got), *got.Transit())
+			if got := r.sink.peek()[i]; transit.Of(got).Selective != want {
+				t.Errorf("lossy %v, %s: %+v", lossy, describe(got), *transit.Of(got))
 			}
 		}
 		r.shutdown(d)

@@ -17,7 +17,7 @@ const anything = "..."
 // exact name applies.
 var allowed = map[string][]string{
 	"internal/rawjson": {},
-	"internal/transit": {"internal/rawjson"},
+	"internal/transit": {},
 	"pkg/event":        {"internal/rawjson", "internal/transit"},
 	"pkg/authz":        {},
 	"internal/metrics": {},
@@ -106,10 +106,10 @@ var allowed = map[string][]string{
 	},
 
 	"pkg/index":   {"internal/cel", "internal/cel/equality", "internal/metrics", "pkg/config", "pkg/event"},
-	"pkg/filters": {"internal/allowance", "internal/cel", "internal/cel/equality", "pkg/config", "pkg/event"},
+	"pkg/filters": {"internal/allowance", "internal/cel", "internal/cel/equality", "internal/transit", "pkg/config", "pkg/event"},
 	"internal/checkpoint": {
 		"internal/backoff", "internal/checkpoint/folder", "internal/checkpoint/frame", "internal/checkpoint/statefile",
-		"internal/fingerprint", "internal/rawjson", "pkg/event",
+		"internal/fingerprint", "internal/rawjson", "internal/transit", "pkg/event",
 	},
 
 	"internal/checkpoint/frame": {"internal/checkpoint/statefile"},
@@ -128,17 +128,17 @@ var allowed = map[string][]string{
 	},
 	"pkg/informer/internal/wire":    {"internal/rawjson", "pkg/event"},
 	"pkg/informer/internal/client":  {"internal/fileerr", "internal/kubehttp", "pkg/config", "pkg/event"},
-	"pkg/informer/internal/persist": {"internal/kept", "pkg/event"},
+	"pkg/informer/internal/persist": {"internal/kept", "internal/transit", "pkg/event"},
 	"pkg/informer/internal/reflector": {
 		"internal/backoff", "pkg/event", "pkg/informer/internal/client", "pkg/informer/internal/persist",
 		"pkg/informer/internal/wire",
 	},
 	"pkg/informer/internal/apply": {
-		"internal/backoff", "internal/metrics", "internal/timer", "pkg/event", "pkg/informer/internal/persist",
-		"pkg/informer/internal/reflector", "pkg/informer/internal/wire",
+		"internal/backoff", "internal/metrics", "internal/timer", "internal/transit", "pkg/event",
+		"pkg/informer/internal/persist", "pkg/informer/internal/reflector", "pkg/informer/internal/wire",
 	},
 
-	"internal/pipeline/rules": {"internal/timer", "pkg/event"},
+	"internal/pipeline/rules": {"internal/timer", "internal/transit", "pkg/event"},
 
 	// A new kind of handler or sink is a folder under pkg/plugins. Kinds do not know each other.
 	"pkg/plugins":        {"internal/printable", "pkg/authz", "pkg/config", "pkg/event"},
@@ -230,7 +230,7 @@ var allowed = map[string][]string{
 	"internal/fleet/fence": {"internal/backoff", "internal/fleet"},
 	"internal/fleet/work": {
 		"internal/checkpoint", "internal/fleet", "internal/fleet/fence", "internal/fleet/owner", "internal/pipeline/chain",
-		"internal/rawjson", "pkg/config", "pkg/event", "pkg/plugins",
+		"internal/rawjson", "internal/transit", "pkg/config", "pkg/event", "pkg/plugins",
 	},
 	"internal/fleet/election": {"internal/backoff", "internal/kubehttp", "internal/timer"},
 	"internal/fleet/replica": {
@@ -250,11 +250,12 @@ var allowed = map[string][]string{
 	"internal/kv": {"internal/timer", "pkg/plugins"},
 
 	"internal/pipeline/queue": {
-		"internal/pipeline/rules", "internal/rawjson", "internal/timer", "internal/trace", "pkg/event",
+		"internal/pipeline/rules", "internal/rawjson", "internal/timer", "internal/trace", "internal/transit", "pkg/event",
 	},
-	"internal/pipeline/chain": {"pkg/event"},
+	"internal/pipeline/chain": {"internal/transit", "pkg/event"},
 	"internal/pipeline/condition": {
-		"internal/checkpoint", "internal/pipeline/rules", "internal/pipeline/spec", "internal/timer", "pkg/event",
+		"internal/checkpoint", "internal/pipeline/rules", "internal/pipeline/spec", "internal/timer", "internal/transit",
+		"pkg/event",
 	},
 	"internal/pipeline/deliver": {
 		"internal/backoff", "internal/callrecord", "internal/checkpoint", "internal/circuit", "internal/complaints",
@@ -268,12 +269,13 @@ var allowed = map[string][]string{
 	"internal/pipeline/route": {
 		"internal/checkpoint", "internal/complaints", "internal/metrics", "internal/pipeline/chain",
 		"internal/pipeline/condition", "internal/pipeline/deliver", "internal/pipeline/queue", "internal/pipeline/rules",
-		"internal/pipeline/spec", "internal/timer", "internal/trace", "pkg/event", "pkg/filters", "pkg/plugins",
+		"internal/pipeline/spec", "internal/timer", "internal/trace", "internal/transit", "pkg/event", "pkg/filters",
+		"pkg/plugins",
 	},
 	"internal/pipeline": {
 		"internal/cel", "internal/checkpoint", "internal/complaints", "internal/metrics", "internal/pipeline/condition",
 		"internal/pipeline/deliver", "internal/pipeline/route", "internal/pipeline/rules", "internal/pipeline/spec",
-		"internal/timer", "internal/trace", "pkg/event", "pkg/filters", "pkg/plugins",
+		"internal/timer", "internal/trace", "internal/transit", "pkg/event", "pkg/filters", "pkg/plugins",
 	},
 	"internal/api": {"internal/access", "internal/fileerr", "internal/metrics", "pkg/authz", "pkg/event"},
 	// The rights of the users of the API, and the addresses that it listens on.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltarouter/deltarouter/internal/fleet/work"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -79,13 +80,13 @@ func TestCodec(t *testing.T) {
 		{Route: "r", Hash: "h", Key: "k\n", Keyed: true, Made: true, Target: "s", Delta: full(t)},
 		{Route: "r", Delta: small},
 	} {
-		m.Delta.Transit().Selective = true
+		transit.Of(m.Delta).Selective = true
 		got, err := c.Decode(c.Encode(m))
 		must.Succeed(t, err)
 		if a, b := shown(got.Delta), shown(m.Delta); !reflect.DeepEqual(a, b) {
 			t.Errorf("got %v\nwant %v", a, b)
 		}
-		if !got.Delta.Transit().Selective {
+		if !transit.Of(got.Delta).Selective {
 			t.Error("Selective is lost")
 		}
 		got.Delta = m.Delta

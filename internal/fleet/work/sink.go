@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/chain"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
@@ -81,7 +82,7 @@ func (s *Sink) item(e *event.Event) *item {
 		traced.TraceParent, d = e.TraceParent, &traced
 	}
 	m := &Message{
-		Route: s.route.ID, Hash: s.route.Hash, Key: e.OrderKey(), Keyed: e.Key != "", Target: d.Transit().Only, Made: s.route.Made, Delta: d,
+		Route: s.route.ID, Hash: s.route.Hash, Key: e.OrderKey(), Keyed: e.Key != "", Target: transit.Of(d).Only, Made: s.route.Made, Delta: d,
 	}
 	return &item{
 		id: itemID{s.route.ID, m.Target, e.ID}, sink: s, key: m.Key, again: d.Redelivered, body: s.outbox.codec.Encode(m),

@@ -2,7 +2,10 @@
 // last route of a chain without a handler delivers.
 package chain
 
-import "github.com/deltarouter/deltarouter/pkg/event"
+import (
+	"github.com/deltarouter/deltarouter/internal/transit"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
 
 // Delta returns the delta for a downstream route: a copy of d with an event of the upstream route,
 // and without the count of that route's limit. It belongs to the downstream route.
@@ -12,7 +15,7 @@ func Delta(d *event.Delta, e *event.Event) *event.Delta {
 		event event.Event
 	}{*d, *e}
 	down.event.Of, down.event.Key = nil, "" // belong to the upstream route
-	down.delta.Event, down.delta.Suppressed, down.delta.Transit().Durable = &down.event, 0, nil
+	down.delta.Event, down.delta.Suppressed, transit.Of(&down.delta).Durable = &down.event, 0, nil
 	return &down.delta
 }
 

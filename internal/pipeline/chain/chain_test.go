@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/chain"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -16,14 +17,14 @@ func TestChain(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &event.Delta{Source: "pods", Op: event.Added, New: o, Seen: time.Unix(5, 0), Suppressed: 3}
-	d.Transit().Durable = make(chan struct{})
+	transit.Of(d).Durable = make(chan struct{})
 	if e := chain.Event(d, "r"); string(e.Data) != string(event.Payload(d)) || e.ID != event.New(d, "r", 0, nil).ID || e.Type != "io.deltarouter.added" {
 		t.Errorf("got %+v", e)
 	}
 	first := event.New(d, "first", 1, []byte(`{"x":1}`))
 	first.Type, first.Subject, first.Key = "mine", "what", "key"
 	down := chain.Delta(d, &first)
-	if down.Event.Of != nil || down.Event.Key != "" || first.Of != d || down.Transit().Durable != nil || d.Transit().Durable == nil || d.Event != nil || down.New != o || down.Suppressed != 0 || d.Suppressed != 3 {
+	if down.Event.Of != nil || down.Event.Key != "" || first.Of != d || transit.Of(down).Durable != nil || transit.Of(d).Durable == nil || d.Event != nil || down.New != o || down.Suppressed != 0 || d.Suppressed != 3 {
 		t.Errorf("the delta is %+v, its event %+v", down, down.Event)
 	}
 	e := chain.Event(down, "r")

@@ -8,6 +8,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -82,7 +83,7 @@ func (c *Conditions) wanted(edges []rules.Edge) []rules.Edge {
 			if c.unpersisted == nil {
 				c.unpersisted = make(chan struct{})
 			}
-			edge.Transit().Durable = c.unpersisted
+			transit.Of(edge).Durable = c.unpersisted
 		}
 	}
 	return edges

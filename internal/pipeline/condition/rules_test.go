@@ -18,6 +18,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
@@ -125,20 +126,20 @@ func TestEdgeWaitsForItsState(t *testing.T) {
 	first := r.observe(updated(t, "a", 1), true)
 	r.write()
 	second := r.observe(updated(t, "b", 2), true)
-	if len(first) != 1 || len(second) != 1 || first[0].Transit().Durable == nil || closed(first[0].Transit().Durable) {
+	if len(first) != 1 || len(second) != 1 || transit.Of(first[0]).Durable == nil || closed(transit.Of(first[0]).Durable) {
 		t.Fatalf("edges %v and %v", first, second)
 	}
 	r.Saved()
-	if !closed(first[0].Transit().Durable) || closed(second[0].Transit().Durable) {
-		t.Errorf("after the first save: the first may be delivered %v, the second %v", closed(first[0].Transit().Durable), closed(second[0].Transit().Durable))
+	if !closed(transit.Of(first[0]).Durable) || closed(transit.Of(second[0]).Durable) {
+		t.Errorf("after the first save: the first may be delivered %v, the second %v", closed(transit.Of(first[0]).Durable), closed(transit.Of(second[0]).Durable))
 	}
 	r.write()
 	r.Saved()
-	if !closed(second[0].Transit().Durable) {
+	if !closed(transit.Of(second[0]).Durable) {
 		t.Error("after the second save the second may not be delivered")
 	}
 	again := r.Conditions.Observe(nil, updated(t, "a", 1), condition.Observation{Holds: true, Remind: true}, r.clock.Now())
-	if len(again) != 1 || again[0].Repeat != 1 || again[0].Transit().Durable != nil {
+	if len(again) != 1 || again[0].Repeat != 1 || transit.Of(again[0]).Durable != nil {
 		t.Errorf("reminder: %v", again)
 	}
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"github.com/deltarouter/deltarouter/internal/rawjson"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -57,7 +58,7 @@ func coalesce(a, b *event.Delta) (*event.Delta, netResult) {
 	}
 	switch {
 	case Ends(b.Op):
-		if a.Op == event.Added && !a.Transit().Selective {
+		if a.Op == event.Added && !transit.Of(a).Selective {
 			return nil, keepNone
 		}
 		return b, keepOne
@@ -108,10 +109,10 @@ func net(a, b *event.Delta, op event.Op, old *event.Object) *event.Delta {
 		Stale:       a.Stale || b.Stale,
 		Redelivered: a.Redelivered || b.Redelivered,
 	}
-	transit := d.Transit()
-	transit.Selective = a.Transit().Selective || b.Transit().Selective
-	if transit.Durable = b.Transit().Durable; transit.Durable == nil {
-		transit.Durable = a.Transit().Durable
+	state := transit.Of(d)
+	state.Selective = transit.Of(a).Selective || transit.Of(b).Selective
+	if state.Durable = transit.Of(b).Durable; state.Durable == nil {
+		state.Durable = transit.Of(a).Durable
 	}
 	return d
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/chain"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -91,7 +92,7 @@ func TestFoldEveryPair(t *testing.T) {
 // earlier end may have been missed.
 func TestFoldSelective(t *testing.T) {
 	added, updated := newDelta(t, event.Added, "x", "u", 10), newDelta(t, event.Updated, "x", "u", 15)
-	added.Transit().Selective = true
+	transit.Of(added).Selective = true
 	for _, first := range [][]*event.Delta{{added}, {added, updated}} {
 		for _, op := range []event.Op{event.Deleted, event.Deselected} {
 			a, end := first[0], newDelta(t, op, "x", "u", 20)
@@ -111,8 +112,8 @@ func TestFoldKeepsTheGate(t *testing.T) {
 	gate := make(chan struct{})
 	for i := range 2 {
 		pair := []*event.Delta{newDelta(t, event.Added, "x", "u", 1), newDelta(t, event.Updated, "x", "u", 2)}
-		pair[i].Transit().Durable = gate
-		if d, _ := coalesce(pair[0], pair[1]); d.Transit().Durable != gate {
+		transit.Of(pair[i]).Durable = gate
+		if d, _ := coalesce(pair[0], pair[1]); transit.Of(d).Durable != gate {
 			t.Errorf("the gate of delta %d is lost", i)
 		}
 	}

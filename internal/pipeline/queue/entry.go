@@ -5,6 +5,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/internal/trace"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -163,11 +164,11 @@ func (e *Entry) next() bool {
 // durable reports whether the identity of the object is on disk. An object is delivered only then,
 // because otherwise a crash could lose its deletion.
 func (e *Entry) durable() bool {
-	if e.Delta.Transit().Durable == nil {
+	if transit.Of(e.Delta).Durable == nil {
 		return true
 	}
 	select {
-	case <-e.Delta.Transit().Durable:
+	case <-transit.Of(e.Delta).Durable:
 		return true
 	default:
 		return false

@@ -3,6 +3,8 @@ package queue
 import (
 	"container/heap"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/transit"
 )
 
 // Lanes contains the lanes by state: those that can be taken, in order, and those that wait for a
@@ -146,7 +148,7 @@ func (l *Lanes) WakeAll() {
 // Gate returns a channel that is closed when the first gated lane can be taken; nil: there is none.
 func (l *Lanes) Gate() <-chan struct{} {
 	if s := l.gated.head; s != nil {
-		return s.lane.head.Delta.Transit().Durable
+		return transit.Of(s.lane.head.Delta).Durable
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/filters"
 )
@@ -86,7 +87,7 @@ func (r *Route) observe(d *event.Delta, v *verdict) {
 // enqueue enqueues edges. It is called under the lock under which the conditions returned them.
 func (r *Route) enqueue(edges []rules.Edge, v *verdict) {
 	for _, edge := range edges {
-		if edge.Transit().Durable != nil {
+		if transit.Of(edge).Durable != nil {
 			r.env.Soon()
 		}
 		r.backlog.enqueue(edge.Delta, v, edge.Pass)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -21,7 +22,7 @@ func (r *Route) Redeliver(ctx context.Context, deadLetter checkpoint.Letter) err
 	}
 	// The copy is a delta of its own: it has nothing to wait for, and ages from now on.
 	d := *deadLetter.Delta
-	d.Redelivered, d.Transit().Durable, d.Transit().Only = true, nil, only
+	d.Redelivered, transit.Of(&d).Durable, transit.Of(&d).Only = true, nil, only
 	if err := r.reserveLetter(deadLetter.ID); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -70,7 +71,7 @@ func (r *Route) mustWait(d *event.Delta) (_ <-chan struct{}, blocks bool) {
 		// Before the route and its downstream routes are ready, additions and listed objects pass:
 		// they may belong to the very list that one of the routes waits for, at the start or after
 		// a restart of the watch.
-		if (!r.chainReady() || r.awaits() != nil) && (d.Op == event.Added || d.Transit().Listed) {
+		if (!r.chainReady() || r.awaits() != nil) && (d.Op == event.Added || transit.Of(d).Listed) {
 			return nil, false
 		}
 	} else if room.diskLate || !room.diskAllows() {

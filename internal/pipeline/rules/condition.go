@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -221,7 +222,7 @@ func (s *Conditions) begin(c *Condition, h uint64, d *event.Delta, first bool, n
 // update updates a condition that still holds.
 func (s *Conditions) update(c *Condition, d *event.Delta, key string, now time.Time) {
 	version := number(d.New.ResourceVersion())
-	gap := d.Transit().Listed && version != c.version || d.Op == event.Added && version != c.version
+	gap := transit.Of(d).Listed && version != c.version || d.Op == event.Added && version != c.version
 	c.object, c.version = d.New, version
 	if c.flags&failed != 0 {
 		c.flags &^= failed
@@ -249,7 +250,7 @@ func (s *Conditions) end(c *Condition, d *event.Delta, now time.Time, edges []Ed
 	if report, several := s.groups.leave(c); report {
 		edge := c.edge(event.Left, now)
 		edge.Old, edge.New = d.Old, d.New
-		edge.Seen, edge.Stale, edge.Transit().Listed = d.Seen, d.Stale, d.Transit().Listed
+		edge.Seen, edge.Stale, transit.Of(edge).Listed = d.Seen, d.Stale, transit.Of(d).Listed
 		if several { // so that it is not coalesced with the Entered of this object
 			edge.Began += "+"
 		}
@@ -283,7 +284,7 @@ func (s *Conditions) report(c *Condition, d *event.Delta, key string, now time.T
 	edge := c.edge(event.Entered, now)
 	edge.New, edge.Seen = c.object, now
 	if d != nil {
-		edge.Old, edge.Seen, edge.Initial, edge.Stale, edge.Transit().Listed = d.Old, d.Seen, d.Initial, d.Stale, d.Transit().Listed
+		edge.Old, edge.Seen, edge.Initial, edge.Stale, transit.Of(edge).Listed = d.Old, d.Seen, d.Initial, d.Stale, transit.Of(d).Listed
 	}
 	if pass != nil {
 		edge.Suppressed = pass.Suppressed + pass.Waiting

@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/must"
 )
@@ -133,9 +134,9 @@ func (b *bench) see(op, name, uid string) {
 	b.number++
 	switch op {
 	case "listed":
-		d.Transit().Listed = true
+		transit.Of(d).Listed = true
 	case "same":
-		d.Transit().Listed = true
+		transit.Of(d).Listed = true
 		b.number--
 	case "existing":
 		d.Op, d.Initial, d.Old = event.Added, true, nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -151,7 +152,7 @@ func (s *DeleteHolds) Fire(a *DeleteHold, now time.Time) *event.Delta {
 	lasted := *a.delta
 	_, due := s.Describe(a, now)
 	lasted.Since, lasted.Seen, lasted.Late = a.wall, withWall(now.Add(a.At()-s.wheel.In(now)), due), a.late
-	lasted.Transit().Durable = nil
+	transit.Of(&lasted).Durable = nil
 	s.forget(a)
 	return &lasted
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/deltarouter/deltarouter/internal/backoff"
 	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/persist"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/reflector"
@@ -204,10 +205,10 @@ func (a *Applier) admit(ctx context.Context, s *Source, c change, seen time.Time
 	d := &event.Delta{
 		Source: s.Name, Op: c.op, Old: c.old, New: c.now, Initial: c.initial, Stale: c.stale, Seen: seen,
 	}
-	transit := d.Transit()
-	transit.Listed, transit.Selective = c.listed, a.returns(c)
+	state := transit.Of(d)
+	state.Listed, state.Selective = c.listed, a.returns(c)
 	if c.initial {
-		transit.Epoch = a.epoch
+		state.Epoch = a.epoch
 	}
 	admission, err := a.cfg.Downstream.Admit(ctx, d)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -61,7 +62,7 @@ func (d *dirtySet) hold(o *event.Object, wanted []*event.Delta) {
 		return
 	}
 	g, pending := d.pending(o.UID())
-	enters := slices.ContainsFunc(wanted, func(delta *event.Delta) bool { return delta.Transit().Enters })
+	enters := slices.ContainsFunc(wanted, func(delta *event.Delta) bool { return transit.Of(delta).Enters })
 	if !pending && !enters {
 		return
 	}
@@ -73,7 +74,7 @@ func (d *dirtySet) hold(o *event.Object, wanted []*event.Delta) {
 		d.unpersisted[o.UID()], d.changed[o.Key()] = g, o
 	}
 	for _, delta := range wanted {
-		delta.Transit().Durable = g.gate
+		transit.Of(delta).Durable = g.gate
 	}
 }
 
@@ -86,7 +87,7 @@ func (d *dirtySet) remove(o *event.Object, stored bool, wanted []*event.Delta) {
 	}
 	g, _ := d.pending(o.UID())
 	for _, delta := range wanted {
-		delta.Transit().Durable = g.gate
+		transit.Of(delta).Durable = g.gate
 	}
 	d.settle(o)
 }
