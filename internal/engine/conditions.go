@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 
 	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/compile"
@@ -34,7 +35,12 @@ func (s *Set) filter(p *compile.Route, program *cel.Program, f *config.Filter, c
 	return filters.NewCEL(filters.CELConfig{
 		Program: program, Cache: cache, Log: s.env.Log.With("route", p.Name),
 		Absent: func(deltas uint64) { absent.Add(float64(deltas)) },
-		Place:  func(e *cel.EvalError) string { return compile.Place(p.Config, f.For(e.Source), e) },
+		Place: func(err error) string {
+			if at, ok := errors.AsType[*cel.EvalError](err); ok {
+				return compile.Place(p.Config, f.For(at.Source), at)
+			}
+			return ""
+		},
 	})
 }
 

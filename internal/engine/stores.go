@@ -68,8 +68,7 @@ func (s *Set) WantedWatches() []informer.Wanted {
 			w := want(spec)
 			w.Sources = append(w.Sources, source)
 			if spec.Cache == config.CacheAuto {
-				fields := s.Plan.Sources[name].Kept // all sources of the watch keep the same
-				w.Kept = &fields
+				w.Kept = s.Plan.Sources[name].Kept.Keys() // all sources of the watch keep the same
 			}
 		}
 	}

@@ -147,6 +147,14 @@ func (s Set) Paths() (texts []string) {
 	return texts
 }
 
+// Keys returns the fields as paths of keys, as [Of] takes them; nil: all fields.
+func (s Set) Keys() [][]string {
+	if s.whole {
+		return nil
+	}
+	return append([][]string{}, s.paths...)
+}
+
 // Join writes a path: status.phase, or metadata.labels["app.kubernetes.io/name"].
 func Join(path []string) string {
 	var b strings.Builder

@@ -139,3 +139,16 @@ func TestParts(t *testing.T) {
 		t.Errorf("all are %s", got)
 	}
 }
+
+// TestKeys shows that a set can be written as paths, and that no path and all fields differ.
+func TestKeys(t *testing.T) {
+	for _, set := range []kept.Set{{}, kept.Whole(), kept.Identity(), kept.Of([]string{"status"}, []string{"spec", "nodeName"})} {
+		keys, again := set.Keys(), kept.Whole()
+		if keys != nil {
+			again = kept.Of(keys...)
+		}
+		if !again.Equal(set) {
+			t.Errorf("%v became %v", set, again)
+		}
+	}
+}

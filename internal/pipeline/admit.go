@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/deltarouter/deltarouter/internal/cel"
 	"github.com/deltarouter/deltarouter/internal/pipeline/route"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/transit"
@@ -28,7 +27,7 @@ func (p *Pipeline) Admit(ctx context.Context, d *event.Delta) (event.Admission, 
 	}
 	var buffer [8]filters.Match
 	var a *admission
-	var budget cel.Budget
+	var budget filters.Budget
 	now := p.now.Load()
 	// The table evaluates each distinct filter once, for all routes.
 	for _, m := range now.table.Match(ctx, d, buffer[:0]) {

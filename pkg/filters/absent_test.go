@@ -28,7 +28,7 @@ func TestAbsentInMany(t *testing.T) {
 		must.Succeed(t, err)
 		entries[i] = filters.Entry{Sources: []string{"pods"}, Ops: event.Ops(), Filter: filters.NewCEL(filters.CELConfig{
 			Program: program, Log: slog.New(slog.NewTextHandler(&log, nil)), Absent: func(deltas uint64) { counted[i] += deltas },
-			Place: func(e *cel.EvalError) string { return fmt.Sprintf("config.yaml:%d:%d", i, e.Column) },
+			Place: placed(func(e *cel.EvalError) string { return fmt.Sprintf("config.yaml:%d:%d", i, e.Column) }),
 		})}
 	}
 	table, d := filters.NewTable(entries), delta(t, "pods", event.Updated, "a")

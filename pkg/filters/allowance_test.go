@@ -22,9 +22,9 @@ func TestAllowance(t *testing.T) {
 	team := allowance.New(clock).Of("team")
 	env := tableEnv(t)
 	entry := func(text string, of *allowance.Owner) filters.Entry {
-		e := filters.Entry{Sources: []string{"pods"}, Ops: event.SourceOps(), Allowance: of}
+		e := filters.Entry{Sources: []string{"pods"}, Ops: event.SourceOps()}
 		if of != nil {
-			e.Scope = &filters.Scope{Prefix: "team", Namespaces: []string{"n"}}
+			e.Allowance, e.Scope = of, &filters.Scope{Prefix: "team", Namespaces: []string{"n"}}
 		}
 		if text != "" {
 			program, err := env.Compile(text, cel.Filter, "pods")
@@ -73,7 +73,7 @@ func TestEntersIsCharged(t *testing.T) {
 	table := filters.NewTable([]filters.Entry{{Sources: []string{"pods"}, Ops: event.SourceOps(), Allowance: team, Filter: filters.NewCEL(filters.CELConfig{Program: program})}})
 	d := delta(t, "pods", event.Added, "a")
 	d.Op, d.Old = event.Updated, d.New
-	var budget cel.Budget
+	var budget filters.Budget
 	table.Enters(t.Context(), 0, d, &budget)
 	if team.Left() == allowance.PerSecond {
 		t.Error("the owner was not charged")

@@ -107,7 +107,7 @@ func BenchmarkEnters(b *testing.B) {
 					b.Fatal(matches)
 				}
 				matched := time.Now()
-				var budget cel.Budget
+				var budget filters.Budget
 				if table.Enters(b.Context(), 0, d, &budget) {
 					b.Fatal("it enters")
 				}

@@ -11,17 +11,29 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// CELConfig is the configuration of a [CEL] filter.
+// CELConfig is the configuration of a [CEL] filter. It is for the router itself: the program comes
+// from its compiler. Other programs use [Compile].
 type CELConfig struct {
 	Program *cel.Program
-	Cache   cel.Cache // the cache for look-ups of the program; nil: it has none
+	Cache   Cache // the cache for look-ups of the program; nil: it has none
 	Log     *slog.Logger
 	// Absent is called with a number of deltas whose objects lack a field of the expression: at
 	// once, or by [Table.Skipped]. May be nil.
 	Absent func(deltas uint64)
-	// Place returns the position of a failure in the configuration, as file:line:column. May be
-	// nil.
-	Place func(*cel.EvalError) string
+	// Place returns the position of a failure in the configuration, as file:line:column; empty: it
+	// is not known. May be nil.
+	Place func(err error) string
+}
+
+// Cache answers the look-ups of other objects in expressions.
+type Cache interface {
+	// Lookup returns the objects of a source that an index has under value; index "": all. The
+	// slice is not modified.
+	Lookup(source, index, value string) []*event.Object
+	// Count returns the number of objects that Lookup would return.
+	Count(source, index, value string) int
+	// Get returns an object or nil.
+	Get(source, namespace, name string) *event.Object
 }
 
 // CEL is a filter that evaluates a CEL expression. Each route has its own.
@@ -44,6 +56,7 @@ type CELConfig struct {
 //     constant, and a missing field after a condition that may fail.
 type CEL struct {
 	cfg        CELConfig
+	cache      cel.Cache // that of cfg, converted once
 	equalities []equality.Equality
 	rest       bool
 	logged     atomic.Bool
@@ -51,7 +64,7 @@ type CEL struct {
 
 // NewCEL makes a filter.
 func NewCEL(cfg CELConfig) *CEL {
-	f := &CEL{cfg: cfg}
+	f := &CEL{cfg: cfg, cache: cfg.Cache}
 	f.equalities, f.rest = cfg.Program.Conjuncts()
 	return f
 }
@@ -77,7 +90,7 @@ type answer struct {
 
 // evaluate evaluates the whole expression, without a test of the equalities.
 func (f *CEL) evaluate(ctx context.Context, d *event.Delta, budget *cel.Budget) answer {
-	ok, err := f.cfg.Program.Match(ctx, cel.Input{Delta: d, Cache: f.cfg.Cache, Budget: budget})
+	ok, err := f.cfg.Program.Match(ctx, cel.Input{Delta: d, Cache: f.cache, Budget: budget})
 	return answer{ok, err}
 }
 
@@ -113,11 +126,10 @@ func (f *CEL) log(d *event.Delta, err error) {
 }
 
 func (f *CEL) place(err error) string {
-	var at *cel.EvalError
-	if f.cfg.Place == nil || !errors.As(err, &at) {
+	if f.cfg.Place == nil {
 		return ""
 	}
-	return f.cfg.Place(at)
+	return f.cfg.Place(err)
 }
 
 // Filter decides whether a route wants a delta. It is safe for concurrent use.

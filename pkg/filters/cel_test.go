@@ -76,7 +76,7 @@ func TestCELLogsAbsentOnce(t *testing.T) {
 	f := filters.NewCEL(filters.CELConfig{
 		Program: compile(t, `object.spec.replicas > 3`), Log: slog.New(slog.NewTextHandler(&log, nil)),
 		Absent: func(n uint64) { counted += int(n) },
-		Place:  func(e *cel.EvalError) string { return fmt.Sprintf("config.yaml:7:%d", 11+e.Column) },
+		Place:  placed(func(e *cel.EvalError) string { return fmt.Sprintf("config.yaml:7:%d", 11+e.Column) }),
 	})
 	for range 3 {
 		if ok, err := f.Match(t.Context(), delta(t, "pods", event.Added, "a")); ok || err != nil {
@@ -88,5 +88,15 @@ func TestCELLogsAbsentOnce(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "at=config.yaml:7:") {
 		t.Errorf("no place in %s", log.String())
+	}
+}
+
+// placed makes a CELConfig.Place of a function that gets the error of an expression.
+func placed(at func(*cel.EvalError) string) func(error) string {
+	return func(err error) string {
+		if e, ok := errors.AsType[*cel.EvalError](err); ok {
+			return at(e)
+		}
+		return ""
 	}
 }

@@ -124,7 +124,7 @@ func (c *counted) filter(program *cel.Program) *filters.CEL {
 	}})
 	return filters.NewCEL(filters.CELConfig{
 		Program: program, Log: slog.New(log), Absent: func(n uint64) { c.absent += n },
-		Place: func(e *cel.EvalError) string { return fmt.Sprintf("%s:%d:%d", e.Define, e.Line, e.Column) },
+		Place: placed(func(e *cel.EvalError) string { return fmt.Sprintf("%s:%d:%d", e.Define, e.Line, e.Column) }),
 	})
 }
 

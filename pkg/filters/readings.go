@@ -25,9 +25,9 @@ type readings struct {
 type budget struct {
 	cel.Budget
 
-	owner *allowance.Owner // nil: it was not asked yet, or there is none
-	left  int              // of the allowance of the owner when the first evaluation began
-	took  time.Duration    // of the evaluations
+	owner Allowance     // nil: it was not asked yet, or there is none
+	left  int           // of the allowance of the owner when the first evaluation began
+	took  time.Duration // of the evaluations
 }
 
 type reading struct {
@@ -67,7 +67,7 @@ func (r *readings) touch(number int) *budget {
 
 // spent reports whether the allowance of an owner has nothing left for another evaluation. The
 // owner is asked once per delta.
-func (r *readings) spent(number int, owner *allowance.Owner) bool {
+func (r *readings) spent(number int, owner Allowance) bool {
 	b := r.touch(number)
 	if b.owner == nil {
 		b.owner, b.left = owner, owner.Left()
@@ -85,7 +85,9 @@ func (r *readings) forget() {
 	}
 	for _, number := range r.charged {
 		b := &r.budgets[number]
-		b.owner.Charge(b.price())
+		if b.owner != nil {
+			b.owner.Charge(b.price())
+		}
 		*b = budget{}
 	}
 	r.delta, r.read, r.asked, r.charged = nil, r.read[:0], r.asked[:0], r.charged[:0]

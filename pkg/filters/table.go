@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/deltarouter/deltarouter/internal/allowance"
 	"github.com/deltarouter/deltarouter/internal/cel"
@@ -41,9 +42,20 @@ type Entry struct {
 	Ready <-chan struct{}
 	// Allowance limits the cost of the filters of all entries with the prefix of Scope. nil: it is
 	// not limited.
-	Allowance *allowance.Owner
+	Allowance Allowance
 	// Keyed: the caller evaluates keys of deltas that match, and charges these to Allowance, too.
 	Keyed bool
+}
+
+// Allowance limits the CPU that the filters of some entries take, see [Entry]. A unit is the cost
+// of a simple step of an expression, or the time that it takes. It is safe for concurrent use.
+type Allowance interface {
+	// Left returns the cost that filters may have now; 0 or less: none.
+	Left() int
+	// Charge subtracts the cost of evaluations.
+	Charge(cost int)
+	// Now returns the time, by which evaluations are measured.
+	Now() time.Time
 }
 
 // Verdict is the result of a [Table] for one route and one delta.
@@ -96,7 +108,7 @@ type rule struct {
 	mentioned atomic.Uint64 // verdicts that Match returned
 	shared    int           // index in readings.answers, shared by equal filters; -1: no equal one
 	budget    int           // index in readings.budgets, shared by the entries of a scope's prefix
-	allowance *allowance.Owner
+	allowance Allowance
 	filtered  bool // the entry has a filter
 	keyed     bool
 	rest      bool  // the filter has conditions that are no equalities
@@ -161,7 +173,7 @@ func (t *Table) TakesInitial(source string, op event.Op) bool {
 //
 //   - A route without a verdict: its equalities, sources, ops or Initial exclude the delta; see
 //     [Table.Skipped].
-//   - Cost: [cel.Budget] limits all evaluations for one delta together. Evaluations beyond it
+//   - Cost: a [Budget] limits all evaluations for one delta together. Evaluations beyond it
 //     fail. The entries of each prefix of scopes have a budget of their own, so they cannot make
 //     the filters of others fail. Entries with an Allowance get the verdict Deferred beyond it.
 //   - Memory: Match itself allocates nothing while dst has capacity.
@@ -312,6 +324,10 @@ func ready(c <-chan struct{}) bool {
 	}
 }
 
+// Budget bounds the cost of all questions about one delta, see [Table.Enters]. The zero Budget is
+// full.
+type Budget struct{ cel cel.Budget }
+
 // Enters reports whether the route of an entry would want the delete of the object in its new
 // state, but not in its old state. After a crash the filter is evaluated with the state on disk, so
 // the difference matters.
@@ -319,18 +335,18 @@ func ready(c <-chan struct{}) bool {
 //   - The cost of an evaluation exceeds the budget: Enters returns true. All questions about one
 //     delta share the budget.
 //   - Enters counts and logs nothing, because it evaluates no delta that a route gets.
-func (t *Table) Enters(ctx context.Context, entry int, d *event.Delta, budget *cel.Budget) bool {
+func (t *Table) Enters(ctx context.Context, entry int, d *event.Delta, budget *Budget) bool {
 	e := &t.entries[entry]
 	if d.Op != event.Updated || d.Old == nil || e.Filter == nil || !slices.Contains(e.Ops, event.Deleted) {
 		return false
 	}
 	if owner := t.rules[entry].allowance; owner != nil {
-		spent, began := budget.Spent(), owner.Now()
-		defer func() { owner.Charge(allowance.Price(budget.Spent()-spent, owner.Now().Sub(began))) }()
+		spent, began := budget.cel.Spent(), owner.Now()
+		defer func() { owner.Charge(allowance.Price(budget.cel.Spent()-spent, owner.Now().Sub(began))) }()
 	}
 	wants := func(last *event.Object) (wants, known bool) {
 		gone := &event.Delta{Source: d.Source, Op: event.Deleted, Old: last, Seen: d.Seen}
-		m := t.ask(entry, func() (bool, error) { return t.rules[entry].match(ctx, e.Filter, gone, budget) })
+		m := t.ask(entry, func() (bool, error) { return t.rules[entry].match(ctx, e.Filter, gone, &budget.cel) })
 		return m.Verdict == Matched, m.Verdict != Failed
 	}
 	if did, known := wants(d.Old); did && known {

@@ -224,7 +224,7 @@ func TestEnters(t *testing.T) {
 		program := compile(t, test.filter)
 		table := filters.NewTable([]filters.Entry{{Sources: []string{"pods"}, Ops: test.ops, Filter: filters.NewCEL(filters.CELConfig{Program: program, Absent: func(uint64) { t.Error("counted") }})}})
 		d := &event.Delta{Source: "pods", Op: event.Updated, Old: test.old, New: test.now}
-		var budget cel.Budget
+		var budget filters.Budget
 		if got := table.Enters(t.Context(), 0, d, &budget); got != test.want {
 			t.Errorf("%s, from %s to %s: %v", test.filter, test.old.JSON(), test.now.JSON(), got)
 		}

@@ -28,7 +28,8 @@ type counter interface{ Inc() }
 
 // NewSpec returns an index over the union of the values of the programs. Each program was compiled
 // for [cel.Index] from the text at the same position. failures counts failures. The first one is
-// logged with the label, which names the position of the index in the configuration.
+// logged with the label, which names the position of the index in the configuration. NewSpec is for
+// the router itself: the programs come from its compiler. Other programs use [Compile].
 func NewSpec(texts []string, programs []*cel.Program, failures counter, log *slog.Logger, label string) Spec {
 	hash := sha256.New()
 	for _, text := range texts {

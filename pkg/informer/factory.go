@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/backoff"
-	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/apply"
@@ -19,6 +18,13 @@ import (
 )
 
 type (
+	// Metrics finds the series of the metrics of sources. The names are those of docs/METRICS.md
+	// without the prefix. The first label is the name of the source. It is safe for concurrent use.
+	Metrics = apply.Metrics
+	// Counter is a series that only grows.
+	Counter = apply.Counter
+	// Gauge is a series with any value.
+	Gauge = apply.Gauge
 	// Cache stores the objects of a watch. Put and Delete are called under the watch's cut lock, by
 	// one goroutine at a time; Get may be called concurrently.
 	Cache = persist.Cache
@@ -45,9 +51,9 @@ type Downstream interface {
 // Config has the dependencies and settings of a Factory.
 type Config struct {
 	Client     *Client
-	Cluster    string           // name of the cluster, part of every event
-	Metrics    *metrics.Metrics // nil: nothing is counted
-	Log        *slog.Logger     // nil: nothing is logged
+	Cluster    string       // name of the cluster, part of every event
+	Metrics    Metrics      // nil: nothing is counted
+	Log        *slog.Logger // nil: nothing is logged
 	Downstream Downstream
 
 	// TakesInitial reports whether Downstream looks at the objects of initial deltas of a source.
@@ -69,8 +75,9 @@ type Config struct {
 	// PageSize forces lists in pages of that many objects. 0: the Reflector streams the initial
 	// events if the API server supports that, and lists otherwise.
 	PageSize int64
-	// Backoff is the delay between retries. Defaults to 500ms to 30s.
-	Backoff backoff.Policy
+	// Backoff is the delay between retries. It doubles from Min to Max, and is shortened by up to
+	// half at random. Defaults to 500ms to 30s.
+	Backoff struct{ Min, Max time.Duration }
 	// ProbeInterval is the longest time between two probes of the API server for a resource while
 	// one of its watches is open: whether its resourceVersion went back, whether it is another
 	// cluster, and whether it would still open the watches. Defaults to half a minute.
@@ -82,7 +89,7 @@ type Config struct {
 	// forwards no data. Defaults to 45s.
 	Silence time.Duration
 	// Clock dates the deltas; requests to the API server use real time. nil: the real clock.
-	Clock timer.Clock
+	Clock interface{ Now() time.Time }
 	// BookmarkWait is the time of silence after which a stream of initial events is taken for one
 	// that never marks their end; a stream that is not silent has ten times as long. Defaults to
 	// 30s.
@@ -99,6 +106,7 @@ type Config struct {
 // Factory runs watches and reports their status.
 type Factory struct {
 	cfg      Config
+	clock    timer.Clock
 	identity *client.IdentityCache
 	probes   *reflector.Probes
 	absences *client.Absences
@@ -121,20 +129,22 @@ func New(cfg Config) *Factory {
 	cfg.Unproven = cmp.Or(cfg.Unproven, 3*time.Minute)
 	cfg.Silence = cmp.Or(cfg.Silence, 45*time.Second)
 	cfg.ProbeInterval = cmp.Or(cfg.ProbeInterval, 30*time.Second)
-	if cfg.Clock == nil {
-		cfg.Clock = timer.Real()
-	}
 	if cfg.Metrics == nil {
-		cfg.Metrics = metrics.New() // nothing reads them
+		cfg.Metrics = apply.Uncounted{}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Factory{cfg: cfg, sources: make(map[string]*source), probes: reflector.NewProbes()}
+	f := &Factory{cfg: cfg, clock: timer.Of(cfg.Clock), sources: make(map[string]*source), probes: reflector.NewProbes()}
 	if cfg.Client != nil { // a factory with injected deltas has no client
 		f.identity, f.absences = client.NewIdentityCache(cfg.Client.api, cfg.Log), client.NewAbsences(cfg.Client.api)
 	}
 	return f
+}
+
+// backoff returns the delay between retries.
+func (f *Factory) backoff() backoff.Policy {
+	return backoff.Policy{Min: f.cfg.Backoff.Min, Max: f.cfg.Backoff.Max}
 }
 
 // Watch adds a watch. Each of its deltas is emitted once per source, and a source may have several

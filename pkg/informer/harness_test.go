@@ -195,7 +195,7 @@ func newRig(t *testing.T, a *api, o options) *rig {
 	if o.before != nil {
 		o.before(r.factory)
 	}
-	wanted := informer.Wanted{Spec: o.spec, Store: r.store, Sources: sources, Kept: o.kept}
+	wanted := informer.Wanted{Spec: o.spec, Store: r.store, Sources: sources, Kept: keysOf(o.kept)}
 	r.watch = wanted.Add(r.factory)
 	return r
 }
@@ -289,4 +289,13 @@ func TestMain(m *testing.M) {
 	// The second one waits for a millisecond since the last error, perhaps that of another clock.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
 	leaks.Main(m)
+}
+
+// keysOf returns the paths of a set of fields without those of the identity, which the watch adds;
+// nil: it has all.
+func keysOf(fields *kept.Set) [][]string {
+	if fields == nil || fields.IsWhole() {
+		return nil
+	}
+	return append([][]string{}, slices.Collect(fields.All())...)
 }

@@ -47,13 +47,13 @@ func newKeeping(w *Watch) keeping {
 // Add adds the wanted watch, see [Factory.Watch].
 func (w *Wanted) Add(f *Factory) *Watch {
 	watch := f.Watch(w.Spec, w.Store, w.Sources...)
-	watch.Keep(w.fields())
+	watch.keep(w.fields())
 	return watch
 }
 
-// Keep sets the fields that the objects of a watch with `cache: auto` have. It is called before
+// keep sets the fields that the objects of a watch with `cache: auto` have. It is called before
 // [Watch.Restore] and [Factory.Run]; afterwards see [Factory.Widen]. Without it they have all.
-func (w *Watch) Keep(fields kept.Set) {
+func (w *Watch) keep(fields kept.Set) {
 	if w.keeping.auto {
 		w.keeping.want(fields)
 		w.keeping.setComplete(fields)
@@ -333,7 +333,7 @@ func (w *Wanted) fields() kept.Set {
 	if w.Kept == nil {
 		return kept.Whole()
 	}
-	return *w.Kept
+	return kept.Of(w.Kept...).Or(kept.Identity())
 }
 
 // narrow makes the watches keep no other fields than the wanted ones.

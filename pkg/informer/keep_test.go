@@ -154,7 +154,7 @@ func TestWiden(t *testing.T) {
 				}
 			}()
 			wider := specFields("x", "y")
-			wanted := []informer.Wanted{{Spec: r.watch.Spec(), Sources: []informer.Source{{Name: "pods"}}, Kept: &wider}}
+			wanted := []informer.Wanted{{Spec: r.watch.Spec(), Sources: []informer.Source{{Name: "pods"}}, Kept: wider.Keys()}}
 			must.Succeed(t, r.factory.Widen(t.Context(), wanted))
 			for o := range r.store.All() {
 				if o.Raw().Get("spec").Get("y") == "" {
@@ -184,7 +184,7 @@ func TestWiden(t *testing.T) {
 			}
 
 			few := specFields("y")
-			wanted[0].Kept = &few
+			wanted[0].Kept = few.Keys()
 			must.Succeed(t, r.factory.Widen(t.Context(), wanted))
 			must.Succeed(t, r.factory.Reconfigure(t.Context(), wanted, func(*informer.Held) {}))
 			if got, want := r.specs()[1:], []string{`p1{"y":1}`, `p2{"y":2}`, `p3{"y":3}`, `p4{"y":4}`}; !slices.Equal(got, want) {
@@ -209,7 +209,7 @@ func TestWidenUnavailable(t *testing.T) {
 		return true
 	})
 	wider := specFields("x", "y")
-	wanted := []informer.Wanted{{Spec: r.watch.Spec(), Sources: []informer.Source{{Name: "pods"}}, Kept: &wider}}
+	wanted := []informer.Wanted{{Spec: r.watch.Spec(), Sources: []informer.Source{{Name: "pods"}}, Kept: wider.Keys()}}
 	err := r.factory.Widen(t.Context(), wanted)
 	if err == nil || !strings.HasPrefix(err.Error(), "v1/pods cannot be listed now: ") {
 		t.Fatalf("got %v", err)

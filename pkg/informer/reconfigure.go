@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/apply"
@@ -18,8 +17,10 @@ type Wanted struct {
 	Spec    Spec
 	Store   Cache // of a new watch; an existing one keeps its own
 	Sources []Source
-	// Kept has the fields that the objects of a watch with `cache: auto` have; nil: all.
-	Kept *kept.Set
+	// Kept has the fields that the objects of a watch with `cache: auto` have, beside their
+	// identity: a path of keys stands for everything below it, and continues in every element of a
+	// list. nil: all.
+	Kept [][]string
 }
 
 // Held is the factory at a moment when no delta of any watch is between Admit and commit, and no
@@ -51,7 +52,7 @@ func (f *Factory) Reconfigure(ctx context.Context, wanted []Wanted, swap func(*H
 	f.mu.Lock()
 	letGo := persist.Hold(statesOf(old))
 	removed := f.exchange(wanted)
-	swap(&Held{slices.DeleteFunc(slices.Clone(old), func(w *Watch) bool { return slices.Contains(removed, w) }), f.cfg.Clock})
+	swap(&Held{slices.DeleteFunc(slices.Clone(old), func(w *Watch) bool { return slices.Contains(removed, w) }), f.clock})
 	letGo()
 	for _, w := range removed {
 		if w.stop != nil {
@@ -107,7 +108,7 @@ func (f *Factory) exchange(wanted []Wanted) (removed []*Watch) {
 			removed = slices.DeleteFunc(slices.Clone(removed), func(r *Watch) bool { return r == w })
 		} else {
 			w = f.newWatch(want.Spec, want.Store, f.epoch, watches)
-			w.Keep(want.fields())
+			w.keep(want.fields())
 		}
 		watches = append(watches, w)
 		for _, s := range want.Sources {
@@ -202,7 +203,7 @@ func (f *Factory) Existing(admit func(d *event.Delta) event.Admission) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	defer persist.Hold(statesOf(f.watches))()
-	(&Held{f.watches, f.cfg.Clock}).Existing(admit)
+	(&Held{f.watches, f.clock}).Existing(admit)
 }
 
 // Specs returns the Specs of all watches.

@@ -49,7 +49,7 @@ func (f *Factory) ResyncPaced(ctx context.Context, source string, admit Admit, p
 		if !ok {
 			return ErrNoSource
 		}
-		round := &apply.Round{Source: s.Source, Began: f.cfg.Clock.Now(), Admit: admit, Pace: pace}
+		round := &apply.Round{Source: s.Source, Began: f.clock.Now(), Admit: admit, Pace: pace}
 		defer func() { done = round.Done }()
 		for _, w := range s.watches {
 			if err := w.applier.SyncAll(ctx, round); err != nil {

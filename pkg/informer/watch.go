@@ -66,16 +66,16 @@ func (f *Factory) newWatch(spec Spec, store Cache, epoch int, among []*Watch) *W
 	reflected := &reflector.Config{
 		Name: w.name, Log: f.cfg.Log, Client: f.cfg.Client.server(), Identity: f.identity, Probes: f.probes, Absences: f.absences,
 		Target: w.target, State: w.state, Health: w.health, Plan: w.plan, Relists: w.relists,
-		PageSize: f.cfg.PageSize, Backoff: f.cfg.Backoff, ProbeInterval: f.cfg.ProbeInterval, Silence: f.cfg.Silence,
+		PageSize: f.cfg.PageSize, Backoff: f.backoff(), ProbeInterval: f.cfg.ProbeInterval, Silence: f.cfg.Silence,
 		BookmarkWait: f.cfg.BookmarkWait, HeaderTimeout: f.cfg.HeaderTimeout, Unproven: f.cfg.Unproven, Late: late,
 	}
 	// The applier asks by the inquiry, and the Reflector passes its events to the applier.
 	inquiry := reflector.NewInquiry(reflected)
 	w.keeping.inquiry = inquiry
 	w.applier = apply.New(apply.Config{
-		Watch: w.name, Log: f.cfg.Log, Clock: f.cfg.Clock, Downstream: f.cfg.Downstream, TakesInitial: f.cfg.TakesInitial,
+		Watch: w.name, Log: f.cfg.Log, Clock: f.clock, Downstream: f.cfg.Downstream, TakesInitial: f.cfg.TakesInitial,
 		IdentityOnly: spec.identityOnly(), Common: w.common(), Selective: spec.filtered(), Selects: w.selection, Within: within, Late: late,
-		State: w.state, Sources: w.sources, Health: w.health, Plan: w.plan, Relists: w.relists, Inquiry: inquiry, Backoff: f.cfg.Backoff,
+		State: w.state, Sources: w.sources, Health: w.health, Plan: w.plan, Relists: w.relists, Inquiry: inquiry, Backoff: f.backoff(),
 	}, epoch)
 	reflected.Sink = w.applier
 	inner := reflector.New(reflected, inquiry)

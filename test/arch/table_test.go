@@ -122,8 +122,8 @@ var allowed = map[string][]string{
 	"internal/checkpoint/statefile": {"internal/checkpoint/folder", "internal/fileerr"},
 
 	"pkg/informer": {
-		"internal/backoff", "internal/kept", "internal/metrics", "internal/rawjson", "internal/timer", "pkg/authz", "pkg/config",
-		"pkg/event", "pkg/informer/internal/apply", "pkg/informer/internal/client", "pkg/informer/internal/persist",
+		"internal/backoff", "internal/kept", "internal/rawjson", "internal/timer", "pkg/authz", "pkg/config", "pkg/event",
+		"pkg/informer/internal/apply", "pkg/informer/internal/client", "pkg/informer/internal/persist",
 		"pkg/informer/internal/reflector", "pkg/informer/internal/wire",
 	},
 	"pkg/informer/internal/wire":    {"internal/rawjson", "pkg/event"},
@@ -134,8 +134,8 @@ var allowed = map[string][]string{
 		"pkg/informer/internal/wire",
 	},
 	"pkg/informer/internal/apply": {
-		"internal/backoff", "internal/metrics", "internal/timer", "internal/transit", "pkg/event",
-		"pkg/informer/internal/persist", "pkg/informer/internal/reflector", "pkg/informer/internal/wire",
+		"internal/backoff", "internal/timer", "internal/transit", "pkg/event", "pkg/informer/internal/persist",
+		"pkg/informer/internal/reflector", "pkg/informer/internal/wire",
 	},
 
 	"internal/pipeline/rules": {"internal/timer", "internal/transit", "pkg/event"},
@@ -273,7 +273,7 @@ var allowed = map[string][]string{
 		"pkg/plugins",
 	},
 	"internal/pipeline": {
-		"internal/cel", "internal/checkpoint", "internal/complaints", "internal/metrics", "internal/pipeline/condition",
+		"internal/checkpoint", "internal/complaints", "internal/metrics", "internal/pipeline/condition",
 		"internal/pipeline/deliver", "internal/pipeline/route", "internal/pipeline/rules", "internal/pipeline/spec",
 		"internal/timer", "internal/trace", "internal/transit", "pkg/event", "pkg/filters", "pkg/plugins",
 	},

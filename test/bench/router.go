@@ -9,7 +9,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltarouter/deltarouter/internal/cel"
-	"github.com/deltarouter/deltarouter/internal/kept"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/config"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -24,8 +23,8 @@ func consumeRouter(c consumer) error {
 
 // consumeKept is consumeRouter with a cache that keeps the fields of the index and two others.
 func consumeKept(c consumer) error {
-	fields := kept.Identity().Or(kept.Of([]string{"spec", "nodeName"}, []string{"status", "phase"}, []string{"metadata", "labels", "app"}))
-	return consume(c, informer.Wanted{Spec: informer.Spec{Cache: config.CacheAuto}, Kept: &fields})
+	fields := [][]string{{"spec", "nodeName"}, {"status", "phase"}, {"metadata", "labels", "app"}}
+	return consume(c, informer.Wanted{Spec: informer.Spec{Cache: config.CacheAuto}, Kept: fields})
 }
 
 func consume(c consumer, wanted informer.Wanted) error {

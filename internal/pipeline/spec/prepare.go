@@ -45,7 +45,7 @@ func (s *Settings) Entry() filters.Entry {
 	}
 	return filters.Entry{
 		Sources: sources, Scope: s.Scope, Ops: s.Ops, Existing: s.Existing, Born: s.born,
-		Filter: s.Filter, Ready: s.Ready, Allowance: s.Allowance, Keyed: s.keyed(),
+		Filter: s.Filter, Ready: s.Ready, Allowance: s.allowance(), Keyed: s.keyed(),
 	}
 }
 
@@ -54,8 +54,16 @@ func (s *Settings) Entry() filters.Entry {
 func (s *Settings) conditionEntry() filters.Entry {
 	return filters.Entry{
 		Sources: s.Sources, Scope: s.Scope, Ops: []event.Op{event.Added, event.Updated, event.Sync}, Existing: true, Born: math.MaxInt,
-		Filter: s.When.Filter, Ready: s.Ready, Allowance: s.Allowance, Keyed: s.keyed(),
+		Filter: s.When.Filter, Ready: s.Ready, Allowance: s.allowance(), Keyed: s.keyed(),
 	}
+}
+
+// allowance is nil, and no nil pointer in an interface, for a route without an owner.
+func (s *Settings) allowance() filters.Allowance {
+	if s.Allowance == nil {
+		return nil
+	}
+	return s.Allowance
 }
 
 func (s *Settings) keyed() bool { return s.Key != nil || s.Limit.Key != nil }

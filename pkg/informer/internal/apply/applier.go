@@ -130,7 +130,7 @@ func (c *Config) takesInitial() bool {
 // Reduced counts and logs an object that is passed on as its identity and labels only.
 func (a *Applier) Reduced(e *wire.ObjectError) {
 	for _, s := range a.cfg.Sources.All() {
-		s.bad.Inc()
+		s.bad.Add(1)
 		a.cfg.Log.Error("object cannot be read: only its identity, its labels and an annotation are passed on", "annotation", wire.Unreadable,
 			"source", s.Name, "object", e.Key.String(), "err", e.Reason)
 	}
@@ -139,7 +139,7 @@ func (a *Applier) Reduced(e *wire.ObjectError) {
 // LeftOut counts and logs an object that could not be read.
 func (a *Applier) LeftOut(e *wire.ObjectError) {
 	for _, s := range a.cfg.Sources.All() {
-		s.bad.Inc()
+		s.bad.Add(1)
 		a.cfg.Log.Error("object cannot be read and is left out", "source", s.Name, "object", e.Key.String(), "err", e.Reason)
 	}
 }

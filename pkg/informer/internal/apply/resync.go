@@ -77,6 +77,6 @@ func (a *Applier) Sync(ctx context.Context, r *Round, key event.Key) error {
 		r.Done.Taken++
 		a.cfg.State.Commit(d, admission)
 	}
-	r.Source.deltas[event.Sync].Inc()
+	r.Source.deltas[event.Sync].Add(1)
 	return nil
 }

@@ -5,19 +5,47 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/pkg/informer/internal/reflector"
 )
 
-// counter and gauge are the methods that are used of the metrics' types.
 type (
-	counter interface{ Inc() }
-	gauge   interface {
-		Add(float64)
-		Set(float64)
+	// Metrics finds the series of the metrics of sources. The names are those of docs/METRICS.md
+	// without the prefix. The first label is the name of the source. It is safe for concurrent use.
+	Metrics interface {
+		// Count returns the series of a counter with these values of its labels, never nil.
+		Count(metric string, labels ...string) Counter
+		// Gauge returns the series of a gauge, never nil.
+		Gauge(metric string, labels ...string) Gauge
+		// ForgetSource removes the series of a removed source.
+		ForgetSource(name string)
+	}
+	// Counter is a series that only grows.
+	Counter = interface{ Add(n float64) }
+	// Gauge is a series with any value.
+	Gauge = interface {
+		Add(n float64)
+		Set(n float64)
 	}
 )
+
+// Uncounted is a Metrics that nothing reads.
+type Uncounted struct{}
+
+// Count implements [Metrics].
+func (Uncounted) Count(string, ...string) Counter { return Uncounted{} }
+
+// Gauge implements [Metrics].
+func (Uncounted) Gauge(string, ...string) Gauge { return Uncounted{} }
+
+// ForgetSource implements [Metrics].
+func (Uncounted) ForgetSource(string) {}
+
+// Add implements [Counter].
+func (Uncounted) Add(float64) {}
+
+// Set implements [Gauge].
+func (Uncounted) Set(float64) {}
 
 // Status is the status of a source.
 type Status struct {
@@ -44,23 +72,23 @@ type Source struct {
 	synced  chan struct{}
 	once    sync.Once
 
-	metrics                           *metrics.Metrics
-	deltas                            [event.Sync + 1]counter
-	objects, bytes, isSynced, isStale gauge
-	unproven, held                    gauge
-	bad                               counter
+	metrics                           Metrics
+	deltas                            [event.Sync + 1]Counter
+	objects, bytes, isSynced, isStale Gauge
+	unproven, held                    Gauge
+	bad                               Counter
 }
 
 // NewSource returns a source without watches.
-func NewSource(name string, m *metrics.Metrics) *Source {
+func NewSource(name string, m Metrics) *Source {
 	s := &Source{
 		Name: name, synced: make(chan struct{}), metrics: m,
-		objects: m.SourceObjects.WithLabelValues(name), bytes: m.SourceBytes.WithLabelValues(name),
-		isStale: m.SourceStale.WithLabelValues(name), unproven: m.SourceUnproven.WithLabelValues(name), held: m.SourceHeld.WithLabelValues(name), isSynced: m.SourceSynced.WithLabelValues(name),
-		bad: m.ObjectErrors.WithLabelValues(name),
+		objects: m.Gauge("source_objects", name), bytes: m.Gauge("source_bytes", name), isSynced: m.Gauge("source_synced", name),
+		isStale: m.Gauge("source_last_contact_seconds", name), unproven: m.Gauge("source_unproven_seconds", name),
+		held: m.Gauge("source_held_changes", name), bad: m.Count("source_object_errors_total", name),
 	}
 	for _, op := range event.SourceOps() {
-		s.deltas[op] = m.Deltas.WithLabelValues(name, op.String())
+		s.deltas[op] = m.Count("source_deltas_total", name, op.String())
 	}
 	return s
 }
@@ -151,14 +179,14 @@ func (s *Sources) refresh() {
 // count counts a delta.
 func (s *Sources) count(op event.Op) {
 	for _, source := range s.All() {
-		source.deltas[op].Inc()
+		source.deltas[op].Add(1)
 	}
 }
 
 // countRelist counts every list but the first.
 func (s *Sources) countRelist(reason string) {
 	for _, source := range s.All() {
-		source.metrics.Relists.WithLabelValues(source.Name, reason).Inc()
+		source.metrics.Count("source_relists_total", source.Name, reason).Add(1)
 	}
 }
 
