@@ -83,8 +83,7 @@ func (f *file) foreign() (problems []string) {
 // hidden reports whether a package is for this repository only: other programs cannot import
 // internal, and are not meant to import test.
 func hidden(imported string) bool {
-	own, ok := strings.CutPrefix(imported, module+"/")
-	return ok && (under(own, "test") || slices.Contains(strings.Split(own, "/"), "internal"))
+	return internal(imported) || under(imported, module+"/test")
 }
 
 // TestPlantedExamples shows that the check of examples finds mistakes.
