@@ -93,8 +93,9 @@ LINT = export CGO_ENABLED=0 GOFLAGS="$$GOFLAGS -trimpath"; case $$m in \
 	*) $(CURDIR)/$(GOLANGCI) run ./... ;; \
 	esac
 
-lint: $(GOLANGCI) bin/actionlint ## lint all modules and the workflows
+lint: $(GOLANGCI) bin/actionlint ## lint all modules and the workflows, and compare the packages of pkg with the recorded ones
 	@bin/actionlint
+	@CGO_ENABLED=0 go run -trimpath ./tools/api
 	$(call each,$(CODE),$(LINT))
 
 generate: ## regenerate all generated files
