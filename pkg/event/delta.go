@@ -107,8 +107,8 @@ type Delta struct {
 	transit transit.State
 }
 
-// Transit returns the state of the delta between informer and pipeline, of a type of the router. It
-// is not for other programs.
+// Transit returns the state of the delta between informer and pipeline. It is for the router
+// itself, whose type it has.
 func (d *Delta) Transit() any { return &d.transit }
 
 // Object returns the object of the delta: New, or the last state for Deleted and Deselected. It is

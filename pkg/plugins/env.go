@@ -74,8 +74,8 @@ type HandlerEnv struct {
 	// that the configuration adds to a request, which may be secret. nil: the requests are sent.
 	HTTP http.RoundTripper
 
-	// Replay is set by `router plugin replay` alone: the record of a failed call, of a type of the
-	// router. nil: the handler works as usual.
+	// Replay is for the router itself: the record of a failed call, which `router plugin replay`
+	// repeats. nil: the handler works as usual.
 	Replay any
 }
 
