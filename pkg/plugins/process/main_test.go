@@ -21,8 +21,8 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
-	pluginv1 "github.com/deltarouter/deltarouter/sdk/proto/plugin/v1"
 	"github.com/deltarouter/deltarouter/sdk/process"
+	pluginv1 "github.com/deltarouter/deltarouter/sdk/proto/plugin/v1"
 	"github.com/deltarouter/deltarouter/test/leaks"
 )
 
