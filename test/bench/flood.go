@@ -18,6 +18,7 @@ type flood struct {
 	*server
 
 	version atomic.Int64 // the last one sent
+	created atomic.Int64 // pods beside the first ones
 
 	mu   sync.Mutex
 	asks chan ask // requests of the open watch
@@ -56,7 +57,9 @@ func (f *flood) request(a ask) {
 
 func (f *flood) pods(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("watch") == "" {
-		text(fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d"},"items":[]}`, firstVersion+f.version.Load()))(w, r)
+		// Only the router asks, to compare the number of pods: all count as on later pages.
+		text(fmt.Sprintf(`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"%d","continue":"more","remainingItemCount":%d},"items":[]}`,
+			firstVersion+f.version.Load(), int64(f.objects)+f.created.Load()))(w, r)
 		return
 	}
 	f.mu.Lock()
@@ -102,6 +105,7 @@ func (f *flood) answer(a ask, frames map[string]*template, out *bufio.Writer, w 
 		frame, pod := frames["MODIFIED"], v%f.objects
 		if a.created {
 			frame, pod = frames["ADDED"], v
+			f.created.Add(1)
 		}
 		if a.note != nil {
 			a.note(v)

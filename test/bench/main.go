@@ -82,7 +82,7 @@ func main() {
 	m := flag.Int("m", 60_000, "updates")
 	rounds := flag.Int("rounds", 3, "how often to measure each")
 	pgo := flag.String("profile", "", "write a CPU profile of the router with the work of -only whole into this file instead, for the compiler")
-	only := flag.String("only", "", "measure nothing but: informer, memory, latency, checkpoint, routes, indexes, loops, rules, process, webhook, fleet, workers, hop, scaling, scale, pgo, whole; or some of them, separated by commas")
+	only := flag.String("only", "", "measure nothing but: informer, memory, latency, checkpoint, routes, indexes, loops, rules, process, webhook, job, fleet, workers, hop, scaling, scale, pgo, whole; or some of them, separated by commas")
 	document := flag.String("write", "", "write the ratios of the measured parts into this document, and its charts into img beside it")
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
 	url := flag.String("url", "", "used by the command itself: the server")
@@ -170,6 +170,7 @@ func parts(only, document string, n, m, rounds int) error {
 		{"loops", func() error { return compareLoops(out, rounds) }},
 		{"rules", func() error { return compareRules(out, rounds) }},
 		{"webhook", func() error { return compareWebhooks(out, rounds) }},
+		{"job", func() error { return compareJobs(out, n/4, m/30, rounds) }},
 		{"fleet", func() error { return compareReplication(rounds) }},
 		{"workers", func() error { return compareWork(out, rounds) }},
 		{"hop", func() error { return compareHop(rounds) }},

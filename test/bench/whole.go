@@ -227,13 +227,17 @@ func (b *routers) startHand(task handTask, informer, url string) (*process, erro
 // turn sends updates, and returns the CPU of the process for each, in µs. It reads the metrics of
 // the process only after the server has written all of them, because each reading costs the router
 // as much as ten updates.
-func (p *wholeProcess) turn(n int) (float64, error) {
+func (p *wholeProcess) turn(n int) (float64, error) { return p.answer(ask{n: n, alone: p.alone}) }
+
+// answer is turn for any request.
+func (p *wholeProcess) answer(a ask) (float64, error) {
+	n := a.n
 	sent, done := p.server.version.Load()+int64(n), p.metric(p.done)+float64(n)
 	before, err := processCPU(p.cmd.Process.Pid)
 	if err != nil {
 		return 0, err
 	}
-	p.server.request(ask{n: n, alone: p.alone})
+	p.server.request(a)
 	if err := p.wait(func() bool { return p.server.version.Load() >= sent }); err != nil {
 		return 0, err
 	}

@@ -30,10 +30,11 @@ const (
 type handTask struct {
 	URL      string // the server
 	Address  string // to serve readiness and the metric
-	Informer string // dynamic, typed or limit
+	Informer string // dynamic, typed, limit or post
 	Objects  int    // of the server
 	Filter   string // CEL; empty: none
 	Module   string // the file of a guest; empty: none
+	Post     string // of post: the receiver
 	// Unbounded: the guest has no deadline, and would stop the program if it did not return.
 	Unbounded bool
 }
@@ -51,8 +52,11 @@ func serveHand(argument string) error {
 	if err := json.Unmarshal([]byte(argument), &task); err != nil {
 		return err
 	}
-	if task.Informer == "limit" {
+	switch task.Informer {
+	case "limit":
 		return serveLimit(task)
+	case "post":
+		return servePost(task)
 	}
 	ctx := context.Background()
 	h, err := newHand(ctx, task)

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync/atomic"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/deltarouter/deltarouter/test/bench/report"
+)
+
+const (
+	jobRate = 200 // changes per second
+	// bareLoop is the program that a platform engineer writes first: it lists, watches and posts.
+	bareLoop = "list, watch, post"
+	jobSink  = "webhook: {url: %q, body: event.data}"
+	jobEmit  = `emit: "[event({'name': object.metadata.name, 'phase': object.status.phase})]"`
+)
+
+// jobWork is what happens to the pods while a job is measured.
+type jobWork struct {
+	name string
+	ask  ask
+}
+
+func jobWorks() []jobWork {
+	return []jobWork{
+		{fmt.Sprintf("updates, %d/s", jobRate), ask{rate: jobRate}},
+		{"updates, as fast as they are posted", ask{alone: true}},
+		{fmt.Sprintf("new pods, %d/s", jobRate), ask{rate: jobRate, created: true}},
+	}
+}
+
+// compareJobs measures the CPU of whole processes for the most common job: each change of a pod
+// becomes a small JSON text, which is posted to a receiver, a process of its own.
+func compareJobs(out *report.Report, objects, updates, rounds int) error {
+	dir, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	url, stop, err := startReceiver()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	b := &routers{dir: dir, objects: objects, secure: true, sink: fmt.Sprintf(jobSink, url)}
+	if err := b.build(); err != nil {
+		return err
+	}
+	t := report.Table{
+		Part: "job", Title: "A webhook job",
+		Text: fmt.Sprintf("CPU of the whole process for a change that becomes one POST, beside a program of forty lines that lists, watches and posts with encoding/json "+
+			"and an http.Client, one at a time. The server speaks TLS and HTTP/2, as an API server does. The router has a state folder, where it says so; then a new pod is on disk before it is posted. "+
+			"%d pods of 5.6 KB, %d changes in a turn, %d rounds: medians.", objects, updates, rounds),
+		Labels: []string{"work", "program"},
+		Columns: []report.Column{
+			{Name: "CPU µs/change", Format: "%.0f"},
+			{Name: "CPU", Format: "%.2f", Ratio: true},
+		},
+	}
+	for _, work := range jobWorks() {
+		rows, err := b.compareJob(work, url, updates, rounds)
+		if err != nil {
+			return fmt.Errorf("%s: %w", work.name, err)
+		}
+		t.Rows = append(t.Rows, rows...)
+	}
+	return out.Add(t)
+}
+
+// compareJob measures the programs in turns, with one work.
+func (b *routers) compareJob(work jobWork, receiver string, updates, rounds int) (rows []report.Row, err error) {
+	all := map[string]*wholeProcess{}
+	names := []string{bareLoop, "deltarouter with a state folder", "deltarouter"}
+	route := workload{"job", fmt.Sprintf("routes: [{name: r, from: pods, to: out, overflow: block, ops: [added, updated, deleted], %s}]\n", jobEmit), `deltarouter_route_deltas_total{result="delivered"`}
+	for i, name := range names {
+		var p *process
+		done := route.done
+		if i == 0 {
+			p, err = b.startBare(receiver)
+			done = handDone
+		} else {
+			p, err = b.open(route, i == 1)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		defer p.close()
+		all[name] = &wholeProcess{p, name, done, work.ask.alone}
+	}
+	used := map[string][]float64{}
+	for round := range rounds + 1 {
+		for _, name := range names {
+			a := work.ask
+			if a.n = updates; round == 0 { // warms up
+				a.n = updates / 4
+			}
+			each, err := all[name].answer(a)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			if round > 0 {
+				fmt.Fprintf(os.Stderr, "round %d: %s: %s: %.0f\n", round, work.name, name, each)
+				used[name] = append(used[name], each)
+			}
+		}
+	}
+	for i, name := range names {
+		label := work.name
+		if i > 0 {
+			label = ""
+		}
+		rows = append(rows, report.Row{Labels: []string{label, name}, Figures: []float64{middle(used[name]), middle(quotients(used[name], used[bareLoop]))}})
+	}
+	return rows, nil
+}
+
+// startBare starts the hand-written program on a server of its own.
+func (b *routers) startBare(receiver string) (*process, error) {
+	f, err := startFlood(b.objects, b.secure)
+	if err != nil {
+		return nil, err
+	}
+	p, err := b.startHand(handTask{Post: receiver}, "post", f.url)
+	if err != nil {
+		f.close()
+		return nil, err
+	}
+	p.server = f
+	if err := p.wait(func() bool { return p.get("/readyz") != "" }); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// servePost is the hand-written program: it reads the watch, and posts each change that follows the
+// initial events.
+func servePost(task handTask) error {
+	var posted atomic.Int64
+	synced := make(chan struct{})
+	go func() {
+		err := postLines(task, synced, &posted)
+		fmt.Fprintln(os.Stderr, "bench: the watch has ended:", err)
+		os.Exit(1)
+	}()
+	isSynced := func() bool {
+		select {
+		case <-synced:
+			return true
+		default:
+			return false
+		}
+	}
+	return serveProgress(task.Address, isSynced, posted.Load)
+}
+
+func postLines(task handTask, synced chan struct{}, posted *atomic.Int64) error {
+	client, err := rest.HTTPClientFor(restConfig(task.URL))
+	if err != nil {
+		return err
+	}
+	watch, err := client.Get(task.URL + "/api/v1/pods?watch=true&sendInitialEvents=true")
+	if err != nil {
+		return err
+	}
+	defer watch.Body.Close()
+	lines := bufio.NewScanner(watch.Body)
+	lines.Buffer(nil, 1<<20)
+	for n := 0; lines.Scan(); n++ {
+		if n == task.Objects {
+			close(synced)
+		}
+		if n <= task.Objects { // the initial events and the bookmark
+			continue
+		}
+		if err := post(task.Post, lines.Bytes()); err != nil {
+			return err
+		}
+		posted.Add(1)
+	}
+	return errors.Join(lines.Err(), io.ErrUnexpectedEOF)
+}
+
+// post posts two fields of a pod.
+func post(url string, line []byte) error {
+	var change struct {
+		Object struct {
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
+			Status struct {
+				Phase string `json:"phase"`
+			} `json:"status"`
+		} `json:"object"`
+	}
+	if err := json.Unmarshal(line, &change); err != nil {
+		return err
+	}
+	body, err := json.Marshal(map[string]string{"name": change.Object.Metadata.Name, "phase": change.Object.Status.Phase})
+	if err != nil {
+		return err
+	}
+	response, err := http.Post(url, "application/json", bytes.NewReader(body)) //nolint:gosec // the receiver of this command
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	return errors.Join(err, response.Body.Close())
+}
