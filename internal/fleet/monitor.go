@@ -51,7 +51,7 @@ func (l *Health) Unusable(stream string) string {
 }
 
 // Monitor looks at the servers and the streams every few seconds until ctx is done, and reports
-// what it finds. It makes streams again that are gone. The leader calls it, after [Conn.Ensure].
+// their state. It makes streams again that are gone. The leader calls it, after [Conn.Ensure].
 // refused returns the reason why the stream of the cuts has taken nothing for some time; empty: it
 // does.
 func (c *Conn) Monitor(ctx context.Context, refused func() string, report func(Health)) {

@@ -30,8 +30,8 @@ func (p *Pipeline) measureGauges(ctx context.Context) {
 	}
 }
 
-// countRoutes updates the metrics of all routes: the deltas that the table has excluded since the last
-// call count as filtered.
+// countRoutes updates the metrics of all routes: the deltas that the table has excluded since the
+// last call count as filtered.
 func (p *Pipeline) countRoutes() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/printable"
 )
 
-// streamHealth is what the leader has found about NATS.
+// streamHealth is the state of NATS as the leader has found it.
 type streamHealth struct {
 	found   atomic.Pointer[fleet.Health]
 	trouble atomic.Pointer[trouble] // nil: the frames of the state file are published

@@ -88,7 +88,7 @@ func ExampleEvent_OrderKey() {
 	// n1
 }
 
-// A value is read in place: nothing is decoded but what is asked for.
+// A value is read in place: only the fields that are asked for are decoded.
 func ExampleValue() {
 	pod := parsePod(`{"metadata":{"name":"web-0"},"spec":{"containers":[{"name":"app","image":"web:7"},{"name":"log"}]}}`)
 	for container := range pod.Raw().Path("spec", "containers").Elems() {

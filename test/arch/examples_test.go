@@ -47,7 +47,7 @@ func publicPackages(t *testing.T) (dirs []string) {
 	return dirs
 }
 
-// exampleProblems returns what is wrong with the examples in the tests of a package.
+// exampleProblems returns the mistakes of the examples in the tests of a package.
 func exampleProblems(dir string, tests []*file) (problems []string) {
 	runnable := 0
 	for _, f := range tests {
@@ -67,7 +67,7 @@ func exampleProblems(dir string, tests []*file) (problems []string) {
 	return slices.Compact(problems) // one for each file, not for each of its examples
 }
 
-// foreign returns what a file has that a program of others could not have.
+// foreign returns the reasons why another program could not have the file.
 func (f *file) foreign() (problems []string) {
 	if !strings.HasSuffix(f.ast.Name.Name, "_test") {
 		problems = append(problems, f.dir+"/"+f.name+": an example belongs to package "+f.ast.Name.Name+"_test, which sees what is exported only")

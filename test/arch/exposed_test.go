@@ -163,7 +163,7 @@ func (s *sources) addNames(p *types.Package) {
 	}
 }
 
-// exposedBy returns what a package exposes, each as the name of its own and the type.
+// exposedBy returns the types that a package exposes, each with the name that exposes it.
 func (s *sources) exposedBy(p *types.Package) (found []string) {
 	v := &exposure{sources: s, seen: map[string]bool{}}
 	for _, name := range p.Scope().Names() {
@@ -205,7 +205,7 @@ func (v *exposure) members(at string, named *types.Named) {
 	}
 }
 
-// walk visits a type and what it consists of.
+// walk visits a type and its parts.
 func (v *exposure) walk(at string, of types.Type) {
 	switch of := of.(type) {
 	case *types.Alias:

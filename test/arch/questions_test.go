@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// questions are what people ask about this repository first, each with the place that answers it: a
-// file, and the function, method or type in it. A reader without other help should find a place
-// within half a minute; test the names on a fresh reader when a place moves, and give the reader
-// the questions only.
+// questions are the first questions of people about this repository, each with its answer: a file,
+// and the function, method or type in it. A reader without other help should find a place within
+// half a minute; test the names on a fresh reader when a place moves, and give the reader the
+// questions only.
 var questions = []struct{ question, file, name string }{
 	{"Where is a delta evaluated against all routes at once?", "pkg/filters/table.go", "Match"},
 	{"Who takes the cut lock for a delta?", "pkg/informer/internal/persist/change.go", "Apply"},

@@ -71,8 +71,8 @@ func (w *world) reload(what, which int) {
 	}
 }
 
-// reloadBound is the time after which a reload counts as stuck. A reload waits for a blocked batch as
-// long as the product allows, which is no failure, so the bound is twice that.
+// reloadBound is the time after which a reload counts as stuck. A reload waits for a blocked batch
+// as long as the product allows, which is no failure, so the bound is twice that.
 const reloadBound = 2 * pipeline.FinishBound
 
 // signal reloads the configuration, and waits until the reload is complete.

@@ -18,8 +18,8 @@ import (
 // The rules about time of a route: deltas, rescans and timers change their state, which the backlog
 // has, and the rules enqueue edges.
 
-// conditionVerdict converts a match of the table to a verdict about a condition. ok is false if it changes
-// nothing.
+// conditionVerdict converts a match of the table to a verdict about a condition. ok is false if it
+// changes nothing.
 func (r *Route) conditionVerdict(ctx context.Context, d *event.Delta, m filters.Match) (v verdict, ok bool) {
 	c := r.Generation()
 	switch m.Verdict {

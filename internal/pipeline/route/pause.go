@@ -110,8 +110,8 @@ func (p *pause) dirty() []checkpoint.RuleRecord {
 	return []checkpoint.RuleRecord{record}
 }
 
-// Pause pauses the route until Resume, or until a time; zero: without end. A pause by a user gets the
-// new end; the error says that the route is paused for another reason. Batches in progress are
+// Pause pauses the route until Resume, or until a time; zero: without end. A pause by a user gets
+// the new end; the error says that the route is paused for another reason. Batches in progress are
 // finished.
 func (r *Route) Pause(until time.Time) error {
 	r.mu.Lock()

@@ -303,8 +303,8 @@ func (s *Conditions) Doubt(d *event.Delta) (news bool) {
 	if at < 0 || d.New == nil {
 		return true
 	}
-	// What was not reported yet is forgotten, also if the failure is about the next object of the
-	// name: nothing is certain about it.
+	// A condition that was not reported is forgotten, also if the failure is about the next object
+	// of the name: nothing is certain about it.
 	version := number(d.New.ResourceVersion())
 	if c != nil && (c.state == pending || c.object.UID() != d.New.UID() && c.state == failing) {
 		s.forget(c)

@@ -26,7 +26,8 @@ import (
 )
 
 // sdkModules returns the folder of the modules with which Extism's Go SDK tests itself. They are in
-// the module cache, because test/bench compares the router with the SDK, and no part of this repository.
+// the module cache, because test/bench compares the router with the SDK, and no part of this
+// repository.
 func sdkModules(t *testing.T) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "github.com/extism/go-sdk")

@@ -8,8 +8,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/wasm"
 )
 
-// A host asks what a handler would read and look up before it opens the handler. Check does not
-// read the module.
+// A host asks for the files and the look-ups of a handler before it opens the handler. Check does
+// not read the module.
 func ExampleKind() {
 	kind := wasm.Kind()
 	node, _ := config.ParseNode("/etc/router/config.yaml", []byte(`module: plugins/enrich.wasm
