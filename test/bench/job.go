@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 
 	"k8s.io/client-go/rest"
@@ -24,18 +25,26 @@ const (
 	jobEmit  = `emit: "[event({'name': object.metadata.name, 'phase': object.status.phase})]"`
 )
 
-// jobWork is what happens to the pods while a job is measured.
+// jobWork has the changes that the pods get while a job is measured.
 type jobWork struct {
 	name string
+	ops  string // of the router's route
 	ask  ask
 }
 
 func jobWorks() []jobWork {
+	const all = "[added, updated, deleted]"
 	return []jobWork{
-		{fmt.Sprintf("updates, %d/s", jobRate), ask{rate: jobRate}},
-		{"updates, as fast as they are posted", ask{alone: true}},
-		{fmt.Sprintf("new pods, %d/s", jobRate), ask{rate: jobRate, created: true}},
+		{fmt.Sprintf("updates, %d/s", jobRate), all, ask{rate: jobRate}},
+		{"updates, as fast as they are posted", all, ask{alone: true}},
+		{fmt.Sprintf("new pods, %d/s", jobRate), all, ask{rate: jobRate, created: true}},
+		{fmt.Sprintf("new pods, %d/s, no deletes", jobRate), "added", ask{rate: jobRate, created: true}},
 	}
+}
+
+// workload returns the route of a job.
+func (w jobWork) workload() workload {
+	return workload{"job", fmt.Sprintf("routes: [{name: r, from: pods, to: out, overflow: block, ops: %s, %s}]\n", w.ops, jobEmit), `deltarouter_route_deltas_total{result="delivered"`}
 }
 
 // compareJobs measures the CPU of whole processes for the most common job: each change of a pod
@@ -58,7 +67,7 @@ func compareJobs(out *report.Report, objects, updates, rounds int) error {
 	t := report.Table{
 		Part: "job", Title: "A webhook job",
 		Text: fmt.Sprintf("CPU of the whole process for a change that becomes one POST, beside a program of forty lines that lists, watches and posts with encoding/json "+
-			"and an http.Client, one at a time. The server speaks TLS and HTTP/2, as an API server does. The router has a state folder, where it says so; then a new pod is on disk before it is posted. "+
+			"and an http.Client, one at a time. The server speaks TLS and HTTP/2, as an API server does. The router has a state folder, where it says so; then a new pod whose delete the route wants is on disk before it is posted. "+
 			"%d pods of 5.6 KB, %d changes in a turn, %d rounds: medians.", objects, updates, rounds),
 		Labels: []string{"work", "program"},
 		Columns: []report.Column{
@@ -80,7 +89,7 @@ func compareJobs(out *report.Report, objects, updates, rounds int) error {
 func (b *routers) compareJob(work jobWork, receiver string, updates, rounds int) (rows []report.Row, err error) {
 	all := map[string]*wholeProcess{}
 	names := []string{bareLoop, "deltarouter with a state folder", "deltarouter"}
-	route := workload{"job", fmt.Sprintf("routes: [{name: r, from: pods, to: out, overflow: block, ops: [added, updated, deleted], %s}]\n", jobEmit), `deltarouter_route_deltas_total{result="delivered"`}
+	route := work.workload()
 	for i, name := range names {
 		var p *process
 		done := route.done
@@ -215,4 +224,58 @@ func post(url string, line []byte) error {
 	}
 	_, err = io.Copy(io.Discard, response.Body)
 	return errors.Join(err, response.Body.Close())
+}
+
+// recordJobs writes a CPU profile of the router for each work of a webhook job with a state folder:
+// into the file with the given name and the number of the work behind it.
+func recordJobs(file string, objects, updates int) error {
+	url, stop, err := startReceiver()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	dir, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	b, err := profiledRouters(dir, objects)
+	if err != nil {
+		return err
+	}
+	b.secure, b.sink = true, fmt.Sprintf(jobSink, url)
+	for i, work := range jobWorks() {
+		work.ask.n = updates
+		profile, err := b.recordJob(work)
+		if err == nil {
+			err = copyFile(profile, fmt.Sprint(file, i+1))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", work.name, err)
+		}
+	}
+	return nil
+}
+
+// recordJob returns the file with the profile of one work.
+func (b *routers) recordJob(work jobWork) (profile string, err error) {
+	p, err := b.open(work.workload(), true)
+	if err != nil {
+		return "", err
+	}
+	defer p.close()
+	each, err := (&wholeProcess{process: p, done: work.workload().done}).answer(work.ask)
+	if err != nil {
+		return "", err
+	}
+	fmt.Fprintf(os.Stderr, "%s: %.0f µs\n", work.name, each)
+	return filepath.Join(p.dir, profileFile), p.profiled()
+}
+
+func copyFile(from, to string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o600)
 }

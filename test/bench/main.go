@@ -5,6 +5,7 @@
 //	go -C test/bench run . [-n OBJECTS] [-m UPDATES] [-rounds ROUNDS] [-only PART,…]
 //	go -C test/bench run . -write ../../docs/BENCHMARKS.md
 //	go -C test/bench run . -profile ../../cmd/router/default.pgo
+//	go -C test/bench run . -profile FILE -only job
 //	go -C test/bench run . -namespaces
 //	go -C test/bench run . -restart [-wire-pods N] [-sandbox-pods N] [-rounds ROUNDS]
 //	go -C test/bench run . -footprint [-wire-pods N] [-rounds ROUNDS]
@@ -81,7 +82,7 @@ func main() {
 	n := flag.Int("n", 20_000, "pods")
 	m := flag.Int("m", 60_000, "updates")
 	rounds := flag.Int("rounds", 3, "how often to measure each")
-	pgo := flag.String("profile", "", "write a CPU profile of the router with the work of -only whole into this file instead, for the compiler")
+	pgo := flag.String("profile", "", "write a CPU profile of the router with the work of -only whole into this file instead, for the compiler; with -only job one of each work of a webhook job")
 	only := flag.String("only", "", "measure nothing but: informer, memory, latency, checkpoint, routes, indexes, loops, rules, process, webhook, job, fleet, workers, hop, scaling, scale, pgo, whole; or some of them, separated by commas")
 	document := flag.String("write", "", "write the ratios of the measured parts into this document, and its charts into img beside it")
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
@@ -95,7 +96,9 @@ func main() {
 	pod := flag.Bool("footprint", false, "measure image, installation, start and memory instead")
 	flag.Parse()
 	var err error
-	if *pgo != "" {
+	if *pgo != "" && *only == "job" {
+		err = recordJobs(*pgo, *n, *m)
+	} else if *pgo != "" {
 		err = recordProfile(*pgo, *n/4, *m)
 	} else if *pod {
 		err = footprint(*router, *sandbox, *onWire, *rounds)

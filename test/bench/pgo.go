@@ -29,14 +29,11 @@ func recordProfile(file string, objects, updates int) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	overlay, err := profileOverlay(dir)
+	b, err := profiledRouters(dir, objects)
 	if err != nil {
 		return err
 	}
-	b := &routers{dir: dir, objects: objects, settings: wholeSettings, profile: true, flags: []string{"-overlay", overlay, "-pgo=off"}}
-	if err := b.build(); err != nil {
-		return err
-	}
+	b.settings = wholeSettings
 	module, err := buildGuest(wholeModule, dir)
 	if err != nil {
 		return err
@@ -64,6 +61,16 @@ func recordProfile(file string, objects, updates int) error {
 		return fmt.Errorf("go tool pprof: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// profiledRouters builds a router that writes a profile.
+func profiledRouters(dir string, objects int) (*routers, error) {
+	overlay, err := profileOverlay(dir)
+	if err != nil {
+		return nil, err
+	}
+	b := &routers{dir: dir, objects: objects, profile: true, flags: []string{"-overlay", overlay, "-pgo=off"}}
+	return b, b.build()
 }
 
 // routerTasks returns the tasks that differ for the router.
