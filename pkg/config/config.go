@@ -237,7 +237,7 @@ type Route struct {
 // Batch limits the deltas of one call of a handler.
 type Batch struct {
 	Size int           `yaml:"size" default:"64" min:"1" max:"10000" doc:"Maximum number of deltas in a batch."`
-	Wait time.Duration `yaml:"wait" default:"10ms" max:"24h" doc:"Time for which changes are collected, if they are frequent: a batch that is not full is taken at once if fewer than three changes were taken within this time before it. With debounce, each batch waits so long from its first change on. A group is collected so long, see by. At most 1m, unless it is a group."`
+	Wait time.Duration `yaml:"wait" max:"24h" doc:"Time for which changes are collected, if they are frequent: for larger batches, and fewer requests. A batch that is not full is taken at once if fewer than three changes were taken within this time before it. With debounce, each batch waits so long from its first change on. A group is collected so long, see by. At most 1m, unless it is a group. Absent: a batch has the changes that are there when a worker is free."`
 	By   *Expr         `yaml:"by" doc:"CEL, string, int or bool: the group of a delta. A batch contains one group, and emit makes events of the whole batch: objects are those of all deltas, object is the last one."`
 }
 
