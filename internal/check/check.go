@@ -44,6 +44,8 @@ type Findings struct {
 	NATS string
 	// Kept has the sources with `cache: auto`, if there are no problems.
 	Kept []Kept
+	// Durable has the routes with deltas that wait for the disk, if there are no problems.
+	Durable Durable
 }
 
 // File finds all problems of a configuration file that can be found without running it. It opens
@@ -97,7 +99,7 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 	}
 	if len(found.Problems) == 0 {
 		found.Warnings = append(found.Warnings, p.Notes()...)
-		found.Kept = keptOf(p)
+		found.Kept, found.Durable = keptOf(p), durableOf(p)
 	} else {
 		found.Warnings = slices.Concat(found.Warnings, p.Warnings, p.Optional)
 	}

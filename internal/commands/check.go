@@ -21,7 +21,8 @@ It needs no cluster and runs no plugin. With -connect it asks the cluster for it
 permissions, prints roles with the missing ones, and tries to reach the sinks. With a fleet it prints the permissions in
 NATS too, and compares them, the version, the limits and the existing streams of the servers with the needed ones.
 
-For each source with cache: auto it prints the fields that the cache keeps, and for which routes.
+For each source with cache: auto it prints the fields that the cache keeps, and for which routes. With state.dir it
+prints the routes whose new objects are on disk before they are delivered.
 
 The comment # check: ok at the end of a line silences a warning about it.`,
 		Examples: []cli.Example{
@@ -59,7 +60,8 @@ type report struct {
 	Roles    string    `json:"roles,omitempty"` // of -connect
 	NATS     string    `json:"nats,omitempty"`  // of -connect
 
-	Kept []check.Kept `json:"kept,omitempty"` // by sources with cache: auto
+	Kept    []check.Kept  `json:"kept,omitempty"`    // by sources with cache: auto
+	Durable check.Durable `json:"durable,omitempty"` // routes
 }
 
 // finding is a problem or a warning.
@@ -119,15 +121,21 @@ func (r *report) add(found check.Findings) {
 	r.Roles += found.Roles
 	r.NATS += found.NATS
 	r.Kept = append(r.Kept, found.Kept...)
+	r.Durable = append(r.Durable, found.Durable...)
 }
 
 func printFindings(s cli.Streams, path string, found check.Findings, ok bool) {
 	if all := slices.Concat(found.Problems, found.Warnings); len(all) > 0 {
 		fmt.Fprintln(s.Err, all.Quoted())
 	}
-	for i := range found.Kept {
-		fmt.Fprint(s.Out, &found.Kept[i])
+	notes := s.Out
+	if found.Roles != "" || found.NATS != "" { // standard output is for kubectl apply, or NATS
+		notes = s.Err
 	}
+	for i := range found.Kept {
+		fmt.Fprint(notes, &found.Kept[i])
+	}
+	fmt.Fprint(notes, found.Durable)
 	fmt.Fprint(s.Out, found.Roles, found.NATS)
 	if ok && found.Roles == "" {
 		fmt.Fprintf(s.Out, "%s: ok\n", cli.ConfigName(path))

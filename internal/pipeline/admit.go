@@ -80,11 +80,13 @@ type wanted struct {
 
 // add adds a verdict to an admission, and creates it if a is nil.
 func (a *admission) add(d *event.Delta, r *route.Route, v *spec.Verdict) *admission {
+	state := transit.Of(d)
 	if a == nil {
 		a = &admission{delta: d}
-		a.wanted = a.few[:0]
+		a.wanted, state.Endless = a.few[:0], true
 	}
 	a.wanted = append(a.wanted, wanted{r, *v})
+	state.Endless = state.Endless && !r.Settings().DeliversEnds()
 	return a
 }
 

@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/pkg/filters"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 // TestRareDeltasDoNotWait: deltas that come one after another, with a pause in between, are
@@ -89,4 +92,45 @@ func TestSavedObjectsDoNotWait(t *testing.T) {
 		slices.Sort(got)
 		equal(t, "when they are saved", got, "added o0@1", "added o1@2")
 	})
+}
+
+// TestEndlessDoNotWait: a delta waits until its object is on disk for those routes only that
+// deliver the ends of objects. If there is none, the source need not write the object.
+func TestEndlessDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		waits, does := &recordingSink{}, &recordingSink{}
+		b := start(t, spec.Settings{Name: "waits", Sinks: []spec.NamedSink{out("waits", waits)}, Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) {
+			return d.Key().Name == "both", nil
+		})}, spec.Settings{Name: "does not", Sinks: []spec.NamedSink{out("does", does)}, Ops: []event.Op{event.Added, event.Updated, event.Sync}})
+		saved := make(chan struct{})
+		for i, name := range []string{"both", "one"} {
+			d := delta(t, event.Added, name, 0, i+1)
+			a, err := b.Admit(t.Context(), d)
+			must.Succeed(t, err)
+			state := transit.Of(d)
+			if state.Endless != (name == "one") {
+				t.Errorf("%s: endless is %t", name, state.Endless)
+			}
+			state.Durable = saved
+			a.Commit()
+		}
+		synctest.Wait()
+		equal(t, "before they are saved", waits.got())
+		equal(t, "before they are saved", does.got(), "added both@1", "added one@2")
+		close(saved)
+		synctest.Wait()
+		equal(t, "when they are saved", waits.got(), "added both@1")
+	})
+}
+
+// TestConditionsAreEndless: the reports of a condition wait for its own state, so its objects need
+// not be on disk before.
+func TestConditionsAreEndless(t *testing.T) {
+	b := start(t, spec.Settings{When: spec.When{Filter: whenOn}, Ops: []event.Op{event.Entered, event.Left}, Sinks: to(&recordingSink{})})
+	d := &event.Delta{Source: "pods", Op: event.Added, New: conditionObject(t, "a", "u", 1, true)}
+	_, err := b.Admit(t.Context(), d)
+	must.Succeed(t, err)
+	if !transit.Of(d).Endless {
+		t.Error("a new object of a condition waits for the disk")
+	}
 }

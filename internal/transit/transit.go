@@ -6,8 +6,8 @@ package transit
 // belongs to a change that a watch reported.
 type State struct {
 	// Durable is closed when the object (of a Secret its identity) is on disk; nil: there is no
-	// need to wait. The object is not delivered before, because its deletion could be missed after
-	// a crash of the router.
+	// need to wait. The object is not delivered before to a route that delivers the ends of
+	// objects, because its end could be missed after a crash of the router.
 	Durable <-chan struct{}
 	// Epoch belongs to an Initial delta: the number of reloads before the watch was added; -1: the
 	// watch existed when the router started. A route that is older than the watch does not take the
@@ -24,6 +24,9 @@ type State struct {
 	// would not get a delete of the previous state. So the new state must be on disk first, like
 	// that of a new object.
 	Enters bool
+	// Endless is set by Admit, before the delta is committed: no route that gets the delta delivers
+	// the end of an object. So the object need not be on disk first.
+	Endless bool
 	// Only names the sink of a redelivered delta of a route with workers: the others do not get it.
 	Only string
 }

@@ -1,6 +1,7 @@
 package informer_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -86,6 +87,29 @@ func TestGate(t *testing.T) {
 	r.save(d)
 	if got := d.uids(); len(got) > 0 {
 		t.Errorf("left over: %v", got)
+	}
+}
+
+// TestEndlessDeltas: a delta that only goes to routes without ends does not wait, and writes
+// nothing. A later one of the object waits if another route gets it.
+func TestEndlessDeltas(t *testing.T) {
+	a, d := newAPI(t), newDisk()
+	a.put("default/a", "web")
+	a.put("default/b", "web")
+	r := newRig(t, a, options{config: informer.Config{Gate: d.gate}})
+	r.sink.admit = func(_ context.Context, d *event.Delta) error {
+		transit.Of(d).Endless = d.Op == event.Added
+		return nil
+	}
+	r.start()
+	r.synced()
+	a.put("default/b", "db")
+	want := []string{"added a", "added b", "updated b waits"}
+	eventually(t, "all of it", func() bool { return len(r.sink.peek()) == len(want) })
+	got := r.sink.gates()
+	slices.Sort(got)
+	if !slices.Equal(got, want) || !slices.Equal(d.uids(), []string{"uid-2"}) {
+		t.Errorf("got %v, and asked for %v", got, d.uids())
 	}
 }
 

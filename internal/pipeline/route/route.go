@@ -20,6 +20,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
 	"github.com/deltarouter/deltarouter/internal/trace"
+	"github.com/deltarouter/deltarouter/internal/transit"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -98,6 +99,11 @@ func (r *Route) pend(d *event.Delta, v *verdict) {
 	defer r.mu.Unlock()
 	if !v.Unseen && v.Err == nil && r.backlog.holdDelete(d, v) {
 		return
+	}
+	if state := transit.Of(d); state.Durable != nil && !r.Settings().DeliversEnds() {
+		own := *d // another route waits for the disk, this one need not
+		transit.Of(&own).Durable = nil
+		d = &own
 	}
 	r.backlog.append(d, v)
 	r.changed()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"math"
+	"slices"
 
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
@@ -18,6 +19,7 @@ func (s Settings) Prepare(born int, m *metrics.Metrics, log *slog.Logger) *Setti
 	p := s.WithDefaults()
 	p.born, p.count, p.log = born, newCounters(m, &p), log.With(slog.String("route", p.Name))
 	p.inOrder = p.writesInOrder()
+	p.ends = !p.HasCondition() && slices.ContainsFunc(p.Ops, queue.Ends)
 	p.table = filters.NewTable([]filters.Entry{p.Entry()})
 	return &p
 }

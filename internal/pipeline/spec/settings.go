@@ -107,11 +107,17 @@ type Settings struct {
 	log     *slog.Logger
 	born    int  // the pipeline's epoch when the route appeared, see filters.Entry
 	inOrder bool // see WritesInOrder
+	ends    bool // see DeliversEnds
 }
 
 // Breaker returns the key of the circuit breaker of the sink. Routes with the same key share the
 // breaker.
 func (s *NamedSink) Breaker() string { return s.Name + "\x00" + s.Version }
+
+// DeliversEnds reports whether the route delivers the end of an object. If it has delivered a state
+// of the object, it must do so after a crash, too, so the object must be on disk before. A
+// condition needs no object on disk: its reports wait until its own state is there, see [When].
+func (s *Settings) DeliversEnds() bool { return s.ends }
 
 // WritesInOrder reports whether a write may have several deltas of one key. If a rejected delta
 // pauses the route, it may not: the delta is retried after the pause, so the ones behind it must

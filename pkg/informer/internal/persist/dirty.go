@@ -56,9 +56,10 @@ func (d *dirtySet) put(o *event.Object, added bool, wanted []*event.Delta) {
 
 // hold makes deltas about o, which the store has, wait until the state of o in them is on disk. A
 // route that has received this state must receive the deletion of the object too, even after a
-// crash. This concerns objects that no cut has, and objects that enter a route with this change.
+// crash, if it delivers deletions. This concerns objects that no cut has, and objects that enter a
+// route with this change.
 func (d *dirtySet) hold(o *event.Object, wanted []*event.Delta) {
-	if len(wanted) == 0 {
+	if !slices.ContainsFunc(wanted, hasEnd) {
 		return
 	}
 	g, pending := d.pending(o.UID())
@@ -74,9 +75,14 @@ func (d *dirtySet) hold(o *event.Object, wanted []*event.Delta) {
 		d.unpersisted[o.UID()], d.changed[o.Key()] = g, o
 	}
 	for _, delta := range wanted {
-		transit.Of(delta).Durable = g.gate
+		if hasEnd(delta) {
+			transit.Of(delta).Durable = g.gate
+		}
 	}
 }
+
+// hasEnd reports whether a route that gets the delta delivers the end of its object.
+func hasEnd(delta *event.Delta) bool { return !transit.Of(delta).Endless }
 
 // remove notes that o is gone. stored: the store had it; otherwise it was only an intent. The delta
 // of the deletion needs no gate of its own, because no later delta can be missed. It waits for the
