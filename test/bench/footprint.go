@@ -168,21 +168,7 @@ func (p *instance) firstLine() error {
 }
 
 // memory returns the resident memory of the process now and its maximum so far, in megabytes.
-func (p *instance) memory() (now, peak float64) {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	for line := range strings.Lines(string(status)) {
-		var kilobytes float64
-		name, value, _ := strings.Cut(line, ":")
-		_, _ = fmt.Sscan(value, &kilobytes)
-		switch name {
-		case "VmRSS":
-			now = kilobytes * 1024 / 1e6
-		case "VmHWM":
-			peak = kilobytes * 1024 / 1e6
-		}
-	}
-	return now, peak
-}
+func (p *instance) memory() (now, peak float64) { return residentMemory(p.cmd.Process.Pid) }
 
 func rounded(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
 
