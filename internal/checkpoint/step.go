@@ -101,6 +101,9 @@ func (w *Writer) step(cut bool) (next time.Duration, ok bool) {
 
 // collect merges the new changes into the kept ones.
 func (w *Writer) collect() {
+	w.mu.Lock()
+	w.awaitedNow, w.awaited = append(w.awaitedNow, w.awaited...), nil
+	w.mu.Unlock()
 	cut := w.collector.Collect(w.cover)
 	if w.kept != nil {
 		cut = merge(*w.kept, cut)
@@ -163,6 +166,12 @@ func (w *Writer) report(err error, cut bool, intents int, took time.Duration) {
 		fallthrough
 	default:
 		w.stats.Intents += intents
+	}
+	if err == nil {
+		for _, done := range w.awaitedNow {
+			close(done)
+		}
+		w.awaitedNow = nil
 	}
 	w.mu.Unlock()
 	switch {

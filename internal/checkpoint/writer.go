@@ -57,8 +57,11 @@ type Writer struct {
 
 	mu      sync.Mutex
 	waiting batch
-	err     error
-	stats   WriterStats
+	// channels to close when the next collected cut is on disk, and when the present one is
+	awaited, awaitedNow []chan struct{}
+
+	err   error
+	stats WriterStats
 
 	// These belong to the holder of the turn.
 	kept    *Cut // collected, not on disk
@@ -114,6 +117,18 @@ func (w *Writer) Soon() {
 	select {
 	case w.soon <- struct{}{}:
 	default: // already requested
+	}
+}
+
+// AwaitCut waits until a cut that is collected from now on is on disk, or ctx is done.
+func (w *Writer) AwaitCut(ctx context.Context) {
+	w.mu.Lock()
+	done := make(chan struct{})
+	w.awaited = append(w.awaited, done)
+	w.mu.Unlock()
+	select {
+	case <-done:
+	case <-ctx.Done():
 	}
 }
 

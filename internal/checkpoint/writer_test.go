@@ -224,6 +224,29 @@ func TestPaceHeedsIntents(t *testing.T) {
 	})
 }
 
+// TestAwaitCut: the wait ends when a cut that was collected later is on disk, and with its context.
+func TestAwaitCut(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *Writer, db *fakeDB, c *fakeCollector) {
+		began, broken := time.Now(), errors.New("no space")
+		db.set(0, broken)
+		c.give(fed(1), fed(2))
+		var waiting sync.WaitGroup
+		waiting.Go(func() { w.AwaitCut(t.Context()) })
+		sleep(1050 * time.Millisecond) // the cut after a second fails
+		db.set(0, nil)
+		waiting.Wait()
+		if took := time.Since(began); took != 1100*time.Millisecond {
+			t.Errorf("a cut is awaited for %v", took)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		w.AwaitCut(ctx)
+		if took := time.Since(began); took != 1101*time.Millisecond {
+			t.Errorf("without a cut the wait ended after %v", took)
+		}
+	})
+}
+
 func TestFailure(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *Writer, db *fakeDB, c *fakeCollector) {
 		broken := errors.New("no space")

@@ -85,6 +85,7 @@ The router reloads the configuration when a file of it changes, and at SIGHUP. A
 				opts.Stdout, opts.Log = s.Raw, logging.New(s.Err)
 				return serve(ctx, opts.Log, s, func(reload <-chan os.Signal) error {
 					opts.Reload = reload
+					opts.Loading = func() func() { return gclimits.Loading(gclimits.This()) }
 					return router.Run(ctx, opts)
 				})
 			}

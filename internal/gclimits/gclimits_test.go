@@ -109,3 +109,17 @@ func wantGoals(t *testing.T, limit int64, percent int) {
 		t.Errorf("GOMEMLIMIT %d, GOGC %d, want %d and %d", got, garbage, limit, percent)
 	}
 }
+
+// TestLoading: garbage is collected early while a router loads its objects, unless the user has set
+// GOGC, and as before when they are loaded.
+func TestLoading(t *testing.T) {
+	before := debug.SetGCPercent(200)
+	defer debug.SetGCPercent(before)
+	for value, want := range map[string]int{"": 25, "70": 200} {
+		loaded := gclimits.Loading(gclimits.Machine{Getenv: func(string) string { return value }})
+		wantGoals(t, debug.SetMemoryLimit(-1), want)
+		loaded()
+		loaded()
+		wantGoals(t, debug.SetMemoryLimit(-1), 200)
+	}
+}

@@ -40,6 +40,9 @@ type Options struct {
 	// Reload: each value makes the router read its configuration again. A changed file is read
 	// without it.
 	Reload <-chan os.Signal
+	// Loading is called when the watches begin. loaded is called once all sources have their
+	// objects, and a cut has them; after five minutes at the latest. nil: neither is called.
+	Loading func() (loaded func())
 	// Dependencies replace parts of the router for simulations and trials; the zero value means the
 	// real ones.
 	Dependencies Dependencies
@@ -245,6 +248,9 @@ func (r *router) run(ctx context.Context) error {
 	r.events.observe(r.conditions())
 	r.Start(context.WithoutCancel(ctx), watching)
 	watches.Go(func() { r.events.run(watching, r.conditions) })
+	if r.opts.Loading != nil {
+		watches.Go(func() { r.load(watching) })
+	}
 	watches.Go(func() { r.Factory.Run(watching) })
 	r.useObjects(watching, r.Set.Plan)
 	watches.Go(func() { r.fromObjects.writer.Run(watching, r.objectStates) })

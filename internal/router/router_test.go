@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,9 +144,15 @@ func TestRunAndStop(t *testing.T) {
 	log := &logged.Buffer{}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
+	var loads, ends atomic.Int32
+	loading := func() func() {
+		loads.Add(1)
+		return func() { ends.Add(1) }
+	}
 	go func() {
 		ended <- router.Run(ctx, router.Options{
-			Config: write(t, fmt.Sprintf(running, kubeconfig(t), "")), Components: components(&j), Version: "v0",
+			Loading: loading,
+			Config:  write(t, fmt.Sprintf(running, kubeconfig(t), "")), Components: components(&j), Version: "v0",
 			Log: slog.New(slog.NewTextHandler(log, nil)), Stdout: io.Discard, DrainTimeout: time.Second,
 		})
 	}()
@@ -164,6 +171,9 @@ func TestRunAndStop(t *testing.T) {
 	}
 	cancel()
 	must.Report(t, <-ended)
+	if loads.Load() != 1 || ends.Load() != 1 {
+		t.Errorf("%d loads, of which %d ended", loads.Load(), ends.Load())
+	}
 	want := []string{"open one", "open two", "open h for 5", "close h", "close two", "close one"}
 	if !slices.Equal(j.lines, want) {
 		t.Errorf("got %q, want %q", j.lines, want)

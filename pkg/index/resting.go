@@ -30,6 +30,7 @@ type resting struct {
 	fresh []string // keys that have got a plain entry since the begin of the present pass
 
 	working      sync.Mutex // guards the fields below
+	saved        int64      // bytes that the present pass has saved
 	due          []mark     // to be visited in the present pass
 	kept         []mark     // visited in the present pass, and still plain
 	texts        *s2.Dict
@@ -53,6 +54,12 @@ const limitShare = 8
 func usualPace() pace {
 	return pace{period: time.Minute, turn: 2 * time.Millisecond, least: 1 << 20, most: max(1<<20, debug.SetMemoryLimit(-1)/limitShare)}
 }
+
+// worthwhile is the number of bytes that a pass must save, beside more than half of the store, for
+// the memory to be returned to the system at once. That takes one collection; Go returns memory by
+// itself only in the course of minutes. So it follows the first pass after the first list, and not
+// those that compress some objects which have changed.
+const worthwhile = 4 << 20
 
 // turnShare is the time from a turn to the next, as a multiple of the time of the turn.
 const turnShare = 9
@@ -117,6 +124,10 @@ func (s *Store) turn() {
 		return
 	}
 	r.due, r.buffer = nil, nil // they may be large
+	if saved := r.saved; saved >= worthwhile && saved > s.bytes.Load() {
+		debug.FreeOSMemory()
+	}
+	r.saved = 0
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if s.bytes.Load() >= r.pace.least && (len(r.fresh) > 0 || slices.ContainsFunc(r.kept, func(m mark) bool { return !m.tried })) {
@@ -244,5 +255,6 @@ func (s *Store) exchange(v *view, p *plain, c *compressed) (done bool) {
 	}
 	v.indexer.Update(p.key, c)
 	s.account(p, c)
+	s.resting.saved += int64(p.size() - c.size())
 	return true
 }

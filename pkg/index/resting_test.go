@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync"
@@ -224,6 +225,28 @@ func TestRestMemory(t *testing.T) {
 		}
 		runtime.KeepAlive(f)
 	})
+}
+
+// TestRestReleases shows that the memory that the first pass saves is returned to the system.
+func TestRestReleases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := restingFixture(t, 3000)
+		runtime.GC()
+		before, bytes := released(), f.stores[0].Bytes()
+		time.Sleep(rest)
+		saved := bytes - f.stores[0].Bytes()
+		if got := released() - before; got < saved/2 {
+			t.Errorf("%d KiB are saved, and %d KiB returned", saved>>10, got>>10)
+		}
+		runtime.KeepAlive(f)
+	})
+}
+
+// released returns the bytes of the heap that are returned to the system.
+func released() int64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(sample)
+	return int64(sample[0].Value.Uint64()) //nolint:gosec // small
 }
 
 // TestRestClusterScoped reads objects without a namespace through a scope while they rest.
