@@ -68,6 +68,9 @@ func Header(configured map[string]config.Secret) (http.Header, error) {
 // Drain reads the body of a refused response, at most [MaxAnswer] bytes, and cancels the request if
 // that takes long. whole reports whether text is the complete body.
 func Drain(resp *http.Response, cancel context.CancelFunc) (text []byte, whole bool) {
+	if resp.ContentLength == 0 { // most receivers say no more than the status
+		return nil, true
+	}
 	enough := time.AfterFunc(drainTime, cancel)
 	defer enough.Stop()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, MaxAnswer))

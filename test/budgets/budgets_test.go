@@ -58,6 +58,7 @@ func works(t *testing.T) []work {
 		{"filter", route("ops: updated, " + filter), 1, "queue"},
 		{"emit", route("ops: updated, " + emit), 1, "ingest"},
 		{"guest", fmt.Sprintf("handlers: {h: {wasm: {module: %q, config: {note: users}}}}\n", module) + route("ops: updated, handler: h"), 1, "ingest"},
+		{"new", fmt.Sprintf("state: {dir: %q}\n", t.TempDir()) + route("ops: added"), 1, ""}, // objects
 		{"checkpoint", fmt.Sprintf("state: {dir: %q}\n", t.TempDir()) + route("ops: deleted"), 0, "ingest"},
 	}
 }
@@ -76,7 +77,7 @@ func TestBudgets(t *testing.T) {
 	for _, w := range works(t) {
 		found = append(found, budget{w.name, got[w.name].minus(got[w.beyond])})
 	}
-	found = append(found, budget{"restart", restart(t)})
+	found = append(found, budget{"restart", restart(t)}, budget{"post", posts(t)})
 	settle(t, found)
 }
 
@@ -87,7 +88,9 @@ func (w work) measure(t *testing.T) usage {
 	file := write(t, w.config)
 	busy, idle := most(), most()
 	synctest.Test(t, func(t *testing.T) {
-		l := begin(t, file, newServer(t, pods))
+		s := newServer(t, pods)
+		s.creates = w.name == "new"
+		l := begin(t, file, s)
 		for range warmUp {
 			l.update(pods)
 		}

@@ -21,6 +21,7 @@ type server struct {
 	version  int
 	requests chan int // numbers of updates to send
 	listed   int      // watches with initial objects
+	creates  bool     // each update is a new pod
 }
 
 func newServer(t *testing.T, objects int) *server {
@@ -70,8 +71,8 @@ type stream struct {
 
 func (s *server) watch(ctx context.Context, initial bool) *stream {
 	w := &stream{server: s, ctx: ctx, modified: newFrame("MODIFIED", s.pod), bookmarked: true}
-	if initial {
-		w.added, w.initial, w.bookmarked = newFrame("ADDED", s.pod), s.objects, false
+	if w.added = newFrame("ADDED", s.pod); initial {
+		w.initial, w.bookmarked = s.objects, false
 		s.listed++
 	}
 	return w
@@ -114,6 +115,10 @@ func (w *stream) next() {
 	case w.left > 0:
 		w.left--
 		w.version++
+		if w.creates {
+			w.rest = w.added.fill(w.version, w.version, 0)
+			return
+		}
 		w.rest = w.modified.fill(w.version%w.objects, w.version, w.version/w.objects)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/cel"
@@ -35,6 +36,7 @@ import (
 type sink struct {
 	name     string
 	url      config.Secret
+	parsed   atomic.Pointer[address] // the last one
 	headers  map[string]config.Secret
 	secrets  map[string]config.Secret                              // of the body
 	encode   func(context.Context, *event.Event) (*message, error) // nil: the mode is batched
@@ -93,7 +95,7 @@ func (s *sink) post(ctx context.Context, m *message, confidential bool) error {
 	if err != nil {
 		return s.named(fmt.Errorf("url: %w", err))
 	}
-	u, err := parseURL(text)
+	u, err := s.parse(text)
 	if err != nil {
 		return s.named(fmt.Errorf("url: %w", err))
 	}
@@ -120,6 +122,24 @@ func (s *sink) post(ctx context.Context, m *message, confidential bool) error {
 	return err
 }
 
+// address is the configured URL and what it is parsed to, which is not changed.
+type address struct {
+	text string
+	url  *url.URL
+}
+
+// parse parses the URL, which may be that of another secret than before.
+func (s *sink) parse(text string) (*url.URL, error) {
+	if last := s.parsed.Load(); last != nil && last.text == text {
+		return last.url, nil
+	}
+	u, err := parseURL(text)
+	if err == nil {
+		s.parsed.Store(&address{text, u})
+	}
+	return u, err
+}
+
 // secretsOf returns the texts of a request that a dead letter must not contain: the URL, and the
 // secret values of the headers and the body.
 func (s *sink) secretsOf(address string, r *http.Request) []string {
@@ -137,15 +157,15 @@ func (s *sink) secretsOf(address string, r *http.Request) []string {
 
 // request returns the HTTP request of a message.
 func (s *sink) request(ctx context.Context, u *url.URL, m *message) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(m.body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(m.body))
 	if err != nil {
-		return nil, errors.New("url: not valid in a request")
+		return nil, err
 	}
 	headers, err := httpsink.Header(s.headers)
 	if err != nil {
 		return nil, err
 	}
-	req.Header, req.Host = m.header, headers.Get("Host")
+	req.URL, req.Header, req.Host = u, m.header, headers.Get("Host")
 	req.Header.Set("User-Agent", "deltarouter")
 	headers.Del("Host")
 	maps.Copy(req.Header, headers)
