@@ -90,7 +90,7 @@ func TestConvert(t *testing.T) {
 	if info, err := os.Stat(kept); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the copy: %v, %v", info, err)
 	}
-	if names := folderOf(t, path); !slices.Equal(names, []string{"state.db", "state.db.format-5", "state.db.lock"}) {
+	if names := folderOf(t, path); !slices.Equal(names, []string{"state.db", "state.db.format-5", "state.db.journal", "state.db.lock"}) {
 		t.Errorf("the folder has %q", names)
 	}
 }

@@ -20,7 +20,8 @@ import (
 type Config struct {
 	// Path of the state file, by custom state.db. Its folder is made with mode 0700 if it does not
 	// exist. The folder also has the lock (.lock), the last three quarantined files
-	// (.corrupt-<time>), copies from before conversions (.format-<number>) and temporary files: of
+	// (.corrupt-<time>), copies from before conversions (.format-<number>), the journal (.journal)
+	// and temporary files: of
 	// Open (.new, .compact), of a backup (.backup), and in a fleet of a snapshot (.snapshot).
 	Path string
 	// MaxSize is the largest size of the file in bytes; 0: no limit. A cut that needs more fails
@@ -65,6 +66,8 @@ type DB struct {
 
 	redone int // the size of the last frame
 
+	journal journal
+
 	prints atomic.Pointer[fingerprint.Key] // nil: there is none
 
 	mu       sync.RWMutex
@@ -80,7 +83,7 @@ type conversion struct {
 }
 
 // conversions returns the conversions of this version, ascending. There is none yet: each of the
-// formats 2 to 7 only adds to the format before, whose files are read as they are.
+// formats 2 to 8 only adds to the format before, whose files are read as they are.
 func conversions() []conversion { return nil }
 
 // of makes the conversion of a file.
@@ -110,6 +113,9 @@ func Open(cfg Config) (*DB, error) {
 	db.file, err = statefile.Open(db.fileConfig())
 	if err != nil {
 		return nil, err
+	}
+	if err := db.openJournal(); err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
 	if err := begin(db); err != nil {
 		return nil, errors.Join(err, db.Close())
@@ -141,6 +147,9 @@ func (db *DB) opened(bolt *bbolt.Tx, codec *statefile.Codec) (err error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.backlogs = tx.backlogs()
+	if db.journal.generation, err = tx.generation(); err != nil {
+		return err
+	}
 	if db.position, err = tx.position(); err != nil {
 		return err
 	}
@@ -162,7 +171,12 @@ func (db *DB) Room() (bytes int64, known bool) { return folder.Room(filepath.Dir
 
 // Backup makes a copy of the file as of its last transaction, beside it. Writes go on meanwhile.
 // There is one backup at a time, and Close removes it.
-func (db *DB) Backup(ctx context.Context) (*Backup, error) { return db.file.Backup(ctx) }
+func (db *DB) Backup(ctx context.Context) (*Backup, error) {
+	if err := db.settle(); err != nil {
+		return nil, err
+	}
+	return db.file.Backup(ctx)
+}
 
 // CopyTo writes a copy of a file of [OpenReadOnly].
 func (db *DB) CopyTo(ctx context.Context, w io.Writer) error { return db.file.CopyTo(ctx, w) }
@@ -175,7 +189,7 @@ func (db *DB) Cluster() string {
 }
 
 // Close waits for a running write and releases the file. It may be called twice.
-func (db *DB) Close() error { return db.file.Close() }
+func (db *DB) Close() error { return errors.Join(db.file.Close(), db.closeJournal()) }
 
 // Format is the number of the format that this version writes, see the package comment.
 const Format = statefile.Format
@@ -228,5 +242,6 @@ const (
 	keptKey     = "kept"
 	reachedKey  = "reached"
 	positionKey = "position"
+	journalKey  = "journal"
 	stateKey    = "state"
 )

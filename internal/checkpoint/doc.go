@@ -1,10 +1,11 @@
 // Package checkpoint keeps on disk the state that a restart must not lose: the objects and the
 // position of each watch, the backlog and the dead letters (see [Letters]) of each route, and the
-// kv of handlers. It is one file, state.db, that one router owns; one [Writer] writes the cuts
-// while the router runs, at the pace that a budget of CPU allows, and the intents within 10 ms.
+// kv of handlers. It is one file, state.db, with a journal, that one router owns; one [Writer]
+// writes the cuts while the router runs, at the pace that a budget of CPU allows, and the intents at
+// once.
 // Changes that could not be written are merged with later ones.
 //
-//	informer ──Dirty──┐                       ┌──► state.db (bbolt)
+//	informer ──Dirty──┐                       ┌──► state.db (bbolt), state.db.journal
 //	                  ├─ Collector ─► Writer ─┤
 //	pipeline ──Dirty──┘                  ▲    └──► closes the gates: transit.State.Durable
 //	informer ──Gate─────────────────────┘
@@ -24,10 +25,19 @@
 // deleted while the router was down and the watch could not resume. Its deletion would not be
 // noticed. So a new object (an intent) is on disk before the first delivery about it, in the
 // delivered state: filters and expressions need more than its identity to evaluate the delete.
-// Writer.Gate registers it and returns the channel to wait for. An intent is written at once,
-// unless the last write ended less than 10 ms ago: then those of this time are written together. A
-// cut that has the object in that state or a later one, or its end, ends the intent; by uid,
-// because an intent may be registered while a cut is made.
+// Writer.Gate registers it and returns the channel to wait for. An intent is written at once, and
+// those that come during a write together after it. A cut that has the object in that state or a
+// later one, or its end, ends the intent; by uid, because an intent may be registered while a cut is
+// made.
+//
+// # The journal
+//
+// Intents are appended to the journal, see [DB.Log] and statefile.Journal, because a transaction
+// for each costs several times as much. Each transaction begins with the intents of the journal that
+// it does not end, and begins the next generation of the journal, whose number is in the state file:
+// so the records of the generations before do not count any more. Both files together have what
+// state.db would have if each intent were a transaction. The leader of a fleet commits its intents
+// instead, 10 ms apart, because its standbys get transactions only.
 //
 // # Guarantees
 //
@@ -58,6 +68,9 @@
 //	                                file: 2+2 bytes, CRC32C: 4 (never changes)
 //	meta/seal                       the number of values and the sum of their checksums
 //	meta/cluster                    uid of the namespace kube-system, if all watches agree
+//	meta/journal                    the generation of the journal (since format 8). A journal is read
+//	                                only with a file of the same format: another version may have
+//	                                written to the file since
 //	meta/position                   only in a fleet, see below: term, number, and the seal of all
 //	                                other values
 //	watches/<id>/state              relisting, applied
@@ -109,7 +122,7 @@
 //
 // The position, term and number of the last frame, is in the file. A router without a fleet does
 // not update it: then the seal in it differs from that of the file, and the file is in no log. The
-// first leader of such a file skips a number, so that a standby needs a snapshot. Formats 1 to 7
+// first leader of such a file skips a number, so that a standby needs a snapshot. Formats 1 to 8
 // are read as before, and versions that know no fleet read a file with a position.
 //
 // # Other formats

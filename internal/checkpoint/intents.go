@@ -34,21 +34,35 @@ func (s *intentShelves) none() bool {
 	return first == nil
 }
 
-// newIntent is an object and the number of its intent.
+// newIntent is an intent that is to be written.
 type newIntent struct {
-	*event.Object
+	Identity
 
-	number uint64 // 0: the intent is written already, with an earlier state
+	version string        // of the state
+	state   []byte        // JSON; nil: the identity only
+	object  *event.Object // nil: it is not known
+	number  uint64        // 0: the intent is written already, with an earlier state
 }
 
-func (n newIntent) key() []byte { return intentKey(Identity{n.Key(), n.UID()}) }
+func (i newIntent) key() []byte { return intentKey(i.Identity) }
+
+// intentsOf returns the intents of objects: of Secrets, and without a version, the identity only.
+func intentsOf(objects []*event.Object) []newIntent {
+	all := make([]newIntent, len(objects))
+	for i, o := range objects {
+		all[i] = newIntent{Identity: Identity{o.Key(), o.UID()}, version: o.ResourceVersion(), object: o}
+		if o.ResourceVersion() != "" && !secret(o) {
+			all[i].state = o.JSON()
+		}
+	}
+	return all
+}
 
 // numbered gives the intents their numbers.
-func (tx *writing) numbered(s intentShelves, objects []*event.Object) ([]newIntent, error) {
-	all, seen := make([]newIntent, len(objects)), make(map[Identity]bool, len(objects))
-	for i, o := range objects {
-		all[i].Object = o
-		id := Identity{o.Key(), o.UID()}
+func (tx *writing) numbered(s intentShelves, all []newIntent) ([]newIntent, error) {
+	all, seen := slices.Clone(all), make(map[Identity]bool, len(all))
+	for i := range all {
+		id := all[i].Identity
 		if seen[id] || s.intents.Get(intentKey(id)) != nil {
 			continue // a later state of the same object
 		}
@@ -63,20 +77,20 @@ func (tx *writing) numbered(s intentShelves, objects []*event.Object) ([]newInte
 	return all, nil
 }
 
-func (tx *writing) addIntent(s intentShelves, key []byte, o newIntent) error {
-	if o.ResourceVersion() != "" && !secret(o.Object) {
-		if err := tx.put(s.states, key, o.JSON()); err != nil {
+func (tx *writing) addIntent(s intentShelves, key []byte, i newIntent) error {
+	if i.state != nil {
+		if err := tx.put(s.states, key, i.state); err != nil {
 			return err
 		}
 	}
-	if o.number == 0 {
+	if i.number == 0 {
 		return nil
 	}
-	if err := tx.put(s.intents, key, Identity{o.Key(), o.UID()}.payload()); err != nil {
+	if err := tx.put(s.intents, key, i.payload()); err != nil {
 		return err
 	}
 	var f fields
-	f.uint(o.number)
+	f.uint(i.number)
 	return tx.put(s.order, key, f)
 }
 
@@ -109,7 +123,10 @@ func lower(a, b string) bool {
 }
 
 // intents writes intents, in their order.
-func (tx *writing) intents(watch string, objects []*event.Object) error {
+func (tx *writing) intents(watch string, intents []newIntent) error {
+	if len(intents) == 0 {
+		return nil
+	}
 	if watch == "" {
 		return errors.New("a watch without an id")
 	}
@@ -117,12 +134,12 @@ func (tx *writing) intents(watch string, objects []*event.Object) error {
 	if err != nil {
 		return err
 	}
-	all, err := tx.numbered(s, objects)
+	all, err := tx.numbered(s, intents)
 	if err != nil {
 		return err
 	}
-	for key, o := range byKey(all, newIntent.key) {
-		if err := tx.addIntent(s, key, o); err != nil {
+	for key, i := range byKey(all, newIntent.key) {
+		if err := tx.addIntent(s, key, i); err != nil {
 			return err
 		}
 	}

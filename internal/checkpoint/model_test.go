@@ -335,19 +335,27 @@ func TestModel(t *testing.T) {
 			if rapid.IntRange(0, 3).Draw(t, "what") == 0 {
 				id := rapid.SampledFrom(modelWatches).Draw(t, "watch")
 				intents := rapid.SliceOfN(rapid.Custom(drawObject), 1, 20).Draw(t, "intents")
-				must.Succeed(t, db.WriteIntents(map[string][]*event.Object{id: intents}))
+				written := map[string][]*event.Object{id: intents}
+				logged, err := db.Log(written)
+				must.Succeed(t, err)
+				if !logged {
+					must.Succeed(t, db.WriteIntents(written))
+				}
 				m.intend(id, intents)
 			} else {
 				cut := drawCut(t)
 				must.Succeed(t, db.Write(cut))
 				m.write(cut)
 			}
-			m.check(t, db)
 			copied := filepath.Join(folder, "copy.db")
 			copyFile(t, path, copied)
+			copyFile(t, path+".journal", copied+".journal")
 			crashed := reopenModel(t, nil, copied)
 			m.check(t, crashed)
 			crashed.Close()
+			if rapid.Bool().Draw(t, "read") { // that commits the logged intents
+				m.check(t, db)
+			}
 			if rapid.Bool().Draw(t, "restart") {
 				before := backlogs(db)
 				db = reopenModel(t, db, path)

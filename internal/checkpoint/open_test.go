@@ -81,15 +81,15 @@ func TestNewerFormat(t *testing.T) {
 	db := open(t, path)
 	write(t, db, checkpoint.Cut{Cluster: "c"})
 	db.Close()
-	setFormat(t, path, 8, 8)
-	must.Succeed(t, os.WriteFile(path+".format-8", nil, 0o600)) // no copy to go back to
+	setFormat(t, path, 9, 9)
+	must.Succeed(t, os.WriteFile(path+".format-9", nil, 0o600)) // no copy to go back to
 	before, err := os.ReadFile(path)
 	must.Succeed(t, err)
 	for range 2 {
 		_, err := checkpoint.Open(checkpoint.Config{Path: path})
 		var newer *checkpoint.NewerError
-		if !errors.As(err, &newer) || newer.Format != 8 || !strings.Contains(err.Error(), "format 8") ||
-			!strings.Contains(err.Error(), "formats 1 to 7: run the newer version, restore a backup") {
+		if !errors.As(err, &newer) || newer.Format != 9 || !strings.Contains(err.Error(), "format 9") ||
+			!strings.Contains(err.Error(), "formats 1 to 8: run the newer version, restore a backup") {
 			t.Error(err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -75,6 +76,16 @@ func (tx *reading) each(s shelf, f func(key, payload []byte) error) error {
 	})
 }
 
+// generation returns the generation of the journal; 0: there is none.
+func (tx *reading) generation() (uint64, error) {
+	payload, err := tx.record(tx.shelf(metaBucket), journalKey)
+	if payload == nil || err != nil {
+		return 0, err
+	}
+	r := reader{rest: payload}
+	return r.uint(), r.done()
+}
+
 func (tx *reading) cluster() (string, error) {
 	payload, err := tx.record(tx.shelf(metaBucket), clusterKey)
 	return string(payload), err
@@ -100,6 +111,9 @@ func (db *DB) LoadWatch(id string) (*Watch, error) {
 // order. Before an error some objects may have been passed. A nil take reads no objects: see
 // [DB.ReadObjects].
 func (db *DB) ReadWatch(id string, take func(o Object)) (*Watch, error) {
+	// No transaction takes intents from the journal to the file meanwhile.
+	db.writing.Lock()
+	defer db.writing.Unlock()
 	var w *Watch
 	err := db.view(func(tx *reading) (err error) {
 		w, err = tx.watch(bucketName(id), take)
@@ -108,7 +122,25 @@ func (db *DB) ReadWatch(id string, take func(o Object)) (*Watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch %s in the state file: %w", id, err)
 	}
+	if logged := db.journal.intents[id]; len(logged) > 0 {
+		if w == nil {
+			w = &Watch{Cluster: db.Cluster()}
+		}
+		w.addLogged(logged)
+	}
 	return w, nil
+}
+
+// addLogged adds the intents of the journal, which come after those of the file.
+func (w *Watch) addLogged(logged []newIntent) {
+	for _, i := range logged {
+		at := slices.IndexFunc(w.Intents, func(earlier Intent) bool { return earlier.Identity == i.Identity })
+		if at < 0 {
+			w.Intents = append(w.Intents, Intent{Identity: i.Identity, JSON: string(i.state)})
+		} else if i.state != nil { // a later state of the same object
+			w.Intents[at].JSON = string(i.state)
+		}
+	}
 }
 
 func (tx *reading) watch(name string, take func(o Object)) (*Watch, error) {

@@ -28,17 +28,14 @@ func (b *batch) cover() {
 
 // outlasting returns the intents that cut does not end.
 func (b *batch) outlasting(cut *Cut) map[string][]*event.Object {
-	left := make(map[string][]*event.Object, len(b.intents))
+	if len(b.intents) == 0 {
+		return nil
+	}
+	over, left := endedBy(cut), make(map[string][]*event.Object, len(b.intents))
 	for watch, objects := range b.intents {
-		over := make(ended)
-		for i := range cut.Watches {
-			if cut.Watches[i].ID == watch {
-				over.add(&cut.Watches[i])
-			}
-		}
-		for i, o := range objects {
-			if !over.has(o, i < b.covered[watch]) {
-				left[watch] = append(left[watch], o)
+		for n, i := range intentsOf(objects) {
+			if !over[watch].has(&i, n < b.covered[watch]) {
+				left[watch] = append(left[watch], i.object)
 			}
 		}
 	}
@@ -127,6 +124,15 @@ func (w *Writer) write(intents batch) error {
 	if cut.Empty() && intents.size() == 0 && (cut.Cluster == "" || cut.Cluster == w.db.Cluster()) {
 		w.kept = nil
 		return nil
+	}
+	if w.kept == nil {
+		ok, err := w.db.Log(intents.intents)
+		w.mu.Lock()
+		w.logs = ok && err == nil
+		w.mu.Unlock()
+		if ok {
+			return err
+		}
 	}
 	err := w.db.Commit(cut, intents.outlasting(cut))
 	if err == nil {

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"log/slog"
 	"time"
 
@@ -60,6 +61,11 @@ func OpenReadOnly(path string) (*DB, error) {
 	if db.file, err = statefile.OpenReadOnly(db.fileConfig()); err != nil {
 		return nil, err
 	}
+	if db.journal.generation > 0 && db.file.Format() == Format {
+		if _, err := db.readJournal(db.file.ReadJournal); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
+	}
 	return db, nil
 }
 
@@ -74,7 +80,7 @@ func (db *DB) Survey() (*Survey, error) {
 	err = db.view(func(tx *reading) error {
 		top := tx.shelf(watchesBucket)
 		for _, name := range top.names() {
-			if err := s.watch(tx, name); err != nil {
+			if err := s.watch(tx, name, db.journal.intents[name]); err != nil {
 				return err
 			}
 		}
@@ -95,11 +101,12 @@ func (db *DB) Survey() (*Survey, error) {
 	return s, err
 }
 
-func (s *Survey) watch(tx *reading, name string) error {
+func (s *Survey) watch(tx *reading, name string, logged []newIntent) error {
 	w, err := tx.watch(name, nil)
 	if err != nil {
 		return err
 	}
+	w.addLogged(logged)
 	figures := WatchSurvey{ID: name, Cluster: w.Cluster, Applied: w.Applied, Relisting: w.Relisting, Intents: len(w.Intents)}
 	if objects := tx.shelf(watchesBucket, name, objectsBucket); objects.Bucket != nil {
 		figures.Objects = objects.Stats().KeyN

@@ -45,7 +45,7 @@ func (db *DB) Commit(cut *Cut, intents map[string][]*event.Object) error {
 	if cut.Empty() && cluster == "" {
 		what = TransactionIntents
 	}
-	err := db.update(what, func(tx *writing) error {
+	err := db.updateWith(what, cut, func(tx *writing) error {
 		if cluster != "" {
 			if err := tx.put(tx.top(metaBucket), []byte(clusterKey), []byte(cluster)); err != nil {
 				return err
@@ -57,7 +57,7 @@ func (db *DB) Commit(cut *Cut, intents map[string][]*event.Object) error {
 			}
 		}
 		for watch, objects := range intents {
-			if err := tx.intents(watch, objects); err != nil {
+			if err := tx.intents(watch, intentsOf(objects)); err != nil {
 				return err
 			}
 		}
@@ -82,11 +82,16 @@ func (db *DB) Commit(cut *Cut, intents map[string][]*event.Object) error {
 }
 
 // update runs f in a transaction and updates the seal.
-func (db *DB) update(what string, f func(tx *writing) error) (err error) {
+func (db *DB) update(what string, f func(tx *writing) error) error {
+	return db.updateWith(what, nil, f)
+}
+
+// updateWith is update for a transaction with a cut.
+func (db *DB) updateWith(what string, cut *Cut, f func(tx *writing) error) (err error) {
 	if db.cfg.Around == nil {
-		err = db.transact(f)
+		err = db.transact(cut, f)
 	} else {
-		err = db.cfg.Around(what, func() error { return db.transact(f) })
+		err = db.cfg.Around(what, func() error { return db.transact(cut, f) })
 	}
 	if err == nil && db.cfg.Confirm != nil {
 		db.cfg.Confirm(db.Position())
@@ -94,20 +99,28 @@ func (db *DB) update(what string, f func(tx *writing) error) (err error) {
 	return err
 }
 
-func (db *DB) transact(f func(tx *writing) error) error {
+func (db *DB) transact(cut *Cut, f func(tx *writing) error) (err error) {
 	db.writing.Lock()
 	defer db.writing.Unlock()
+	defer func() {
+		if err != nil {
+			db.journal.begun = 0 // perhaps the file has the next generation
+		}
+	}()
 	backlogs := make(map[string]*weight)
 	var tx *writing
 	return db.file.Update(func(bolt *bbolt.Tx, codec *statefile.Codec) error {
 		// Only this transaction changes db.backlogs and db.position, when it is done.
-		tx = &writing{Tx: bolt, codec: codec, prints: db.prints.Load(), arena: db.arena[:0], before: db.backlogs, backlogs: backlogs}
+		tx = &writing{Tx: bolt, codec: codec, prints: db.prints.Load(), arena: db.arena[:0], before: db.backlogs, backlogs: backlogs, cut: cut}
 		if err := tx.begin(); err != nil {
 			return err
 		}
 		if db.cfg.Shipped != nil {
 			tx.redo = frame.NewRecorder(db.redone)
 			tx.next = Position{Term: db.cfg.Term, Number: db.position.Number + 1}
+		}
+		if err := tx.absorb(&db.journal); err != nil {
+			return err
 		}
 		if err := f(tx); err != nil {
 			return err
@@ -122,6 +135,7 @@ func (db *DB) transact(f func(tx *writing) error) error {
 		for route, w := range backlogs {
 			db.backlogs[route] = *w
 		}
+		db.journal.absorbed(tx)
 		advance(db, tx)
 	})
 }
@@ -137,6 +151,9 @@ type writing struct {
 
 	before   map[string]weight  // by route, see DB.backlogs
 	backlogs map[string]*weight // those with changes
+
+	cut        *Cut   // nil: the transaction is for something else
+	generation uint64 // of the journal after the transaction; 0: the present one
 
 	redo    *frame.Recorder // nil: the operations are not recorded
 	next    Position        // of the file with this transaction; zero: it is in no log

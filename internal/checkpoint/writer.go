@@ -15,7 +15,7 @@ import (
 
 // The pace of a Writer.
 const (
-	intentWait  = 10 * time.Millisecond  // from a write to the next one that only intents need
+	intentWait  = 10 * time.Millisecond  // from a write to the next one, if intents are committed
 	cutInterval = time.Second            // the shortest time between two cuts
 	maxInterval = 5 * time.Second        // the longest time between two cuts, by the budget
 	writeShare  = 10                     // the part of a core, as 1/n, that writing may use
@@ -37,12 +37,13 @@ type Collector interface {
 // store has the methods of a DB that a Writer uses.
 type store interface {
 	Commit(cut *Cut, intents map[string][]*event.Object) error
+	Log(intents map[string][]*event.Object) (ok bool, err error)
 	Cluster() string
 }
 
-// Writer writes to a DB while the router runs: intents at once, or together 10 ms after the write
-// before; cuts once a second, or up to five seconds apart if writing would use more than a tenth of
-// a core.
+// Writer writes to a DB while the router runs: intents at once, or together when the present write
+// ends; cuts once a second, or up to five seconds apart if writing would use more than a tenth of a
+// core. Intents that the DB does not log are committed, at least 10 ms after the write before.
 //
 // A failed write loses nothing: its changes are kept and written together with later ones, gates
 // stay closed, [Writer.Err] returns the error, and the next attempt follows after a backoff of 100
@@ -57,6 +58,7 @@ type Writer struct {
 
 	mu      sync.Mutex
 	waiting batch
+	logs    bool // the last intents were logged
 	// channels to close when the next collected cut is on disk, and when the present one is
 	awaited, awaitedNow []chan struct{}
 
@@ -161,10 +163,13 @@ func (w *Writer) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-w.wake:
-			if w.Err() == nil { // otherwise the next attempt writes them
-				intents.Reset(max(0, intentWait-time.Since(wrote)))
+			if w.Err() != nil { // the next attempt writes them
+				continue
 			}
-			continue
+			if wait := w.intentPause() - time.Since(wrote); wait > 0 {
+				intents.Reset(wait)
+				continue
+			}
 		case <-w.soon:
 			if w.Err() == nil {
 				cuts.Reset(max(0, soonest-time.Since(last)))
@@ -194,6 +199,17 @@ func (w *Writer) Run(ctx context.Context) {
 	}
 }
 
+// intentPause returns the least time between the last write and one that only intents need. A
+// transaction costs several times as much as the append of a log.
+func (w *Writer) intentPause() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.logs {
+		return 0
+	}
+	return intentWait
+}
+
 // Flush makes a last cut, with one attempt, after all collected state has come to rest. It may be
 // called while Run runs or after it. If the disk hangs it returns with the context, while the write
 // is still running.
@@ -220,8 +236,24 @@ func (w *Writer) Flush(ctx context.Context) error {
 	}
 }
 
-// ended returns the incarnations in a cut, each with its state there; nil: it is deleted.
+// ended has the incarnations in a cut, each with its state there; nil: it is deleted.
 type ended map[Identity]*event.Object
+
+// endedBy returns the incarnations in a cut, by watch. A nil cut has none.
+func endedBy(cut *Cut) map[string]ended {
+	if cut == nil || len(cut.Watches) == 0 {
+		return nil
+	}
+	all := make(map[string]ended, len(cut.Watches))
+	for i := range cut.Watches {
+		c := &cut.Watches[i]
+		if all[c.ID] == nil {
+			all[c.ID] = make(ended, len(c.Put)+len(c.Deleted))
+		}
+		all[c.ID].add(c)
+	}
+	return all
+}
 
 func (e ended) add(c *WatchCut) {
 	for _, id := range c.Deleted {
@@ -235,14 +267,14 @@ func (e ended) add(c *WatchCut) {
 // has reports whether the cut makes an intent superfluous. covered says that the cut was collected
 // after the intent was registered: a delete ends no later intent, since the object has returned,
 // and an intent may have a later state than the cut.
-func (e ended) has(intent *event.Object, covered bool) bool {
-	saved, ok := e[Identity{Key: intent.Key(), UID: intent.UID()}]
-	if !ok || saved == intent {
+func (e ended) has(i *newIntent, covered bool) bool {
+	saved, ok := e[i.Identity]
+	if !ok || i.object != nil && saved == i.object {
 		return ok
 	}
 	if saved == nil {
 		return covered
 	}
-	order, err := resourceversion.CompareResourceVersion(saved.ResourceVersion(), intent.ResourceVersion())
-	return intent.ResourceVersion() == "" || err == nil && order >= 0
+	order, err := resourceversion.CompareResourceVersion(saved.ResourceVersion(), i.version)
+	return i.version == "" || err == nil && order >= 0
 }

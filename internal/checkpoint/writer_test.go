@@ -27,6 +27,7 @@ type fakeDB struct {
 	writes  []string // the writes with their times
 	began   time.Time
 	cluster string
+	logs    bool
 }
 
 func (db *fakeDB) Commit(cut *Cut, intents map[string][]*event.Object) error {
@@ -57,6 +58,14 @@ func (db *fakeDB) Commit(cut *Cut, intents map[string][]*event.Object) error {
 	}
 	db.note(b.String())
 	return nil
+}
+
+// Log counts as a write of its own if logs is set.
+func (db *fakeDB) Log(intents map[string][]*event.Object) (ok bool, err error) {
+	if !db.logs {
+		return false, nil
+	}
+	return true, db.Commit(&Cut{}, intents)
 }
 
 func (db *fakeDB) note(what string) {
@@ -149,8 +158,25 @@ func intent(name, uid string) *event.Object {
 	return event.Identity(nil, event.Key{Name: name}, uid)
 }
 
-// TestIntentsWithinTenMilliseconds: an intent is written at once, except shortly after another
-// write, when it waits together with others.
+// TestLoggedIntents: intents that the store logs wait for the present write only, and for no time.
+func TestLoggedIntents(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *Writer, db *fakeDB, _ *fakeCollector) {
+		db.logs = true
+		db.set(2*time.Millisecond, nil)
+		w.Gate("w", intent("a", "u0"))
+		sleep(12 * time.Millisecond) // from now on, the writer knows that the store logs
+		db.said()
+		for _, uid := range []string{"u1", "u2", "u3"} {
+			w.Gate("w", intent("a", uid))
+			sleep(500 * time.Microsecond)
+		}
+		sleep(3 * time.Millisecond)
+		expect(t, "writes", db.said(), "14ms  w?u1; 16ms  w?u2 w?u3")
+	})
+}
+
+// TestIntentsWithinTenMilliseconds: an intent that is committed is written at once, except shortly
+// after another write, when it waits together with others.
 func TestIntentsWithinTenMilliseconds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *Writer, db *fakeDB, _ *fakeCollector) {
 		db.set(2*time.Millisecond, nil)

@@ -97,6 +97,7 @@ func TestSavedObjectsDoNotWait(t *testing.T) {
 // TestEndlessDoNotWait: a delta waits until its object is on disk for those routes only that
 // deliver the ends of objects. If there is none, the source need not write the object.
 func TestEndlessDoNotWait(t *testing.T) {
+	// Guarantee: delete-has-state
 	synctest.Test(t, func(t *testing.T) {
 		waits, does := &recordingSink{}, &recordingSink{}
 		b := start(t, spec.Settings{Name: "waits", Sinks: []spec.NamedSink{out("waits", waits)}, Filter: filters.Func(func(_ context.Context, d *event.Delta) (bool, error) {
@@ -126,6 +127,7 @@ func TestEndlessDoNotWait(t *testing.T) {
 // TestConditionsAreEndless: the reports of a condition wait for its own state, so its objects need
 // not be on disk before.
 func TestConditionsAreEndless(t *testing.T) {
+	// Guarantee: delete-has-state
 	b := start(t, spec.Settings{When: spec.When{Filter: whenOn}, Ops: []event.Op{event.Entered, event.Left}, Sinks: to(&recordingSink{})})
 	d := &event.Delta{Source: "pods", Op: event.Added, New: conditionObject(t, "a", "u", 1, true)}
 	_, err := b.Admit(t.Context(), d)

@@ -55,7 +55,7 @@ func TestBackupOfAStoppedRouter(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "backup.db")
 		code, out, errs := run(t.Context(), append(append([]string{"backup"}, args...), file)...)
-		want := "Wrote " + file + ": format 7, "
+		want := "Wrote " + file + ": format 8, "
 		if code != cli.CodeOK || out != "" || !strings.HasPrefix(errs, want) || !strings.HasSuffix(errs, "last write 2026-11-23T12:00:00Z.\n") {
 			t.Errorf("%s: exit code %d, %s%s", name, code, out, errs)
 		}

@@ -29,7 +29,7 @@ import (
 var update = flag.Bool("update", false, "write the goldens of testdata")
 
 // fixture is a state folder with every kind of content.
-const fixture = "../engine/testdata/format7"
+const fixture = "../engine/testdata/format8"
 
 // stateOf returns a folder with a copy of the fixture's state file.
 func stateOf(t *testing.T) (dir string) {
@@ -169,7 +169,7 @@ func TestUnreadable(t *testing.T) {
 		"empty":     {write("state.db", ""), 2, "damaged: both meta pages are invalid: if it is a state file, restore a backup"},
 		"foreign":   {write("notes.txt", strings.Repeat("text ", 5000)), 2, "both meta pages are invalid"},
 		"truncated": {func(t *testing.T, dir string) string { t.Helper(); return truncated(t, dir) }, 2, "the state file is damaged"},
-		"newer":     {func(t *testing.T, dir string) string { t.Helper(); return newer(t, dir) }, 1, "has format 9, which a newer version wrote, and this version reads formats 1 to 7"},
+		"newer":     {func(t *testing.T, dir string) string { t.Helper(); return newer(t, dir) }, 1, "has format 9, which a newer version wrote, and this version reads formats 1 to 8"},
 		"in use":    {func(t *testing.T, dir string) string { t.Helper(); return inUse(t, dir) }, 1, fmt.Sprintf("is used by process %d", os.Getpid())},
 	} {
 		for _, command := range []string{"inspect", "export"} {

@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/deltarouter/deltarouter/internal/checkpoint"
 	"github.com/deltarouter/deltarouter/test/effort"
 	"github.com/deltarouter/deltarouter/test/must"
 	"github.com/deltarouter/deltarouter/test/routertest"
@@ -160,12 +161,12 @@ func TestNewerState(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	file := routertest.Install(t, s.Kubeconfig(), fmt.Sprintf(keepConfigMaps, ns))
 	fill(t, s, ns, file)
-	setFormat(t, stateOf(file), 8)
+	setFormat(t, stateOf(file), checkpoint.Format+1)
 	before, err := os.ReadFile(stateOf(file))
 	must.Succeed(t, err)
 	for range 2 {
 		code, log := routertest.RunToEnd(t, file)
-		if code != 1 || !strings.Contains(log, "format 8") || !strings.Contains(log, "state.db") {
+		if code != 1 || !strings.Contains(log, fmt.Sprint("format ", checkpoint.Format+1)) || !strings.Contains(log, "state.db") {
 			t.Errorf("exit code %d, want 1; %s", code, log)
 		}
 	}

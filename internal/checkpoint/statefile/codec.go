@@ -80,6 +80,18 @@ func (c *Codec) Append(buf []byte, seed uint32, key, payload []byte) []byte {
 		buf[start] = raw
 		buf = append(buf[:start+header], payload...)
 	}
+	return c.seal(buf, start, seed, key)
+}
+
+// appendRaw is Append without compression.
+func (c *Codec) appendRaw(buf []byte, seed uint32, key, payload []byte) []byte {
+	start := len(buf)
+	buf = append(append(buf, raw, 0, 0, 0, 0), payload...)
+	return c.seal(buf, start, seed, key)
+}
+
+// seal sets the checksum of the value that begins at start.
+func (c *Codec) seal(buf []byte, start int, seed uint32, key []byte) []byte {
 	sum := c.sum(seed, key, buf[start], buf[start+header:])
 	binary.LittleEndian.PutUint32(buf[start+1:], sum)
 	return buf

@@ -11,7 +11,7 @@ import (
 )
 
 // Format is the number of the format that this version writes, see the package comment.
-const Format = 7
+const Format = 8
 
 // OldestReader is the oldest format whose readers can read the file of this version.
 const OldestReader = 1
