@@ -235,7 +235,22 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// Intents count towards the budget too.
+// TestPaceIgnoresLogs: logged intents do not delay the cuts, however long the disk takes.
+func TestPaceIgnoresLogs(t *testing.T) {
+	inBubble(t, func(_ *testing.T, w *Writer, db *fakeDB, c *fakeCollector) {
+		db.logs = true
+		db.set(90*time.Millisecond, nil)
+		for i := range 50 {
+			w.Gate("w", intent("a", fmt.Sprint(i)))
+			sleep(100 * time.Millisecond)
+		}
+		if c.n < 4 {
+			t.Errorf("%d cuts in 5 seconds", c.n)
+		}
+	})
+}
+
+// TestPaceHeedsIntents: intents that are committed count towards the budget, too.
 func TestPaceHeedsIntents(t *testing.T) {
 	inBubble(t, func(_ *testing.T, w *Writer, db *fakeDB, c *fakeCollector) {
 		db.set(90*time.Millisecond, nil)
