@@ -19,10 +19,10 @@ import (
 // Config has the location and the limits of the state file.
 type Config struct {
 	// Path of the state file, by custom state.db. Its folder is made with mode 0700 if it does not
-	// exist. The folder also has the lock (.lock), the last three quarantined files
-	// (.corrupt-<time>), copies from before conversions (.format-<number>), the journal (.journal)
-	// and temporary files: of
-	// Open (.new, .compact), of a backup (.backup), and in a fleet of a snapshot (.snapshot).
+	// exist. The folder also has the lock (.lock), the journal (.journal), the last three
+	// quarantined files (.corrupt-<time>), copies from before conversions (.format-<number>), and
+	// temporary files: of Open (.new, .compact), of a backup (.backup), and in a fleet of a
+	// snapshot (.snapshot).
 	Path string
 	// MaxSize is the largest size of the file in bytes; 0: no limit. A cut that needs more fails
 	// with ErrFull. The file grows in steps of 16 MiB.
@@ -37,7 +37,8 @@ type Config struct {
 	// is on disk. It must not block or call back. If a number is left out, a follower needs a
 	// snapshot.
 	Shipped func(f Frame)
-	// Confirm, if set, is called after Shipped, without a lock: the transaction ends when it returns.
+	// Confirm, if set, is called after Shipped, without a lock: the transaction ends when it
+	// returns.
 	Confirm func(p Position)
 	// Term is the term of these frames: another one, and a higher one, than those of all frames of
 	// other leaders.

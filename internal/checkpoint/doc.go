@@ -1,9 +1,8 @@
 // Package checkpoint keeps on disk the state that a restart must not lose: the objects and the
 // position of each watch, the backlog and the dead letters (see [Letters]) of each route, and the
 // kv of handlers. It is one file, state.db, with a journal, that one router owns; one [Writer]
-// writes the cuts while the router runs, at the pace that a budget of CPU allows, and the intents at
-// once.
-// Changes that could not be written are merged with later ones.
+// writes the cuts while the router runs, at the pace that a budget of CPU allows, and the intents
+// at once. Changes that could not be written are merged with later ones.
 //
 //	informer ──Dirty──┐                       ┌──► state.db (bbolt), state.db.journal
 //	                  ├─ Collector ─► Writer ─┤
@@ -27,17 +26,17 @@
 // delivered state: filters and expressions need more than its identity to evaluate the delete.
 // Writer.Gate registers it and returns the channel to wait for. An intent is written at once, and
 // those that come during a write together after it. A cut that has the object in that state or a
-// later one, or its end, ends the intent; by uid, because an intent may be registered while a cut is
-// made.
+// later one, or its end, ends the intent; by uid, because an intent may be registered while a cut
+// is made.
 //
 // # The journal
 //
 // Intents are appended to the journal, see [DB.Log] and statefile.Journal, because a transaction
-// for each costs several times as much. Each transaction begins with the intents of the journal that
-// it does not end, and begins the next generation of the journal, whose number is in the state file:
-// so the records of the generations before do not count any more. Both files together have what
-// state.db would have if each intent were a transaction. The leader of a fleet commits its intents
-// instead, 10 ms apart, because its standbys get transactions only.
+// for each costs several times as much. Each transaction begins with the intents of the journal
+// that it does not end, and begins the next generation of the journal, whose number is in the state
+// file: so the records of the generations before do not count any more. Both files together have
+// what state.db would have if each intent were a transaction. The leader of a fleet commits its
+// intents instead, 10 ms apart, because its standbys get transactions only.
 //
 // # Guarantees
 //

@@ -51,8 +51,8 @@ func readOnly(t *testing.T, path string) string {
 	return text
 }
 
-// TestLog: a logged intent is there after a crash, until a cut has its object or ends it; then it is
-// not read again, although the journal still has it.
+// TestLog: a logged intent is there after a crash, until a cut has its object or ends it; then it
+// is not read again, although the journal still has it.
 func TestLog(t *testing.T) {
 	// Guarantee: delete-has-state
 	path := statePath(t)
@@ -93,8 +93,8 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestLogRestart: the intents of a former run are in the file, in their order, and the next ones are
-// logged behind them.
+// TestLogRestart: the intents of a former run are in the file, in their order, and the next ones
+// are logged behind them.
 func TestLogRestart(t *testing.T) {
 	// Guarantee: delete-has-state
 	path := statePath(t)
@@ -138,8 +138,8 @@ func TestLogOfAnotherFormat(t *testing.T) {
 	}
 }
 
-// TestLogRefused: an intent is not logged after a failed transaction, which may have begun the next
-// generation, and in a fleet.
+// TestLogRefused: the error of an append is returned, and the leader of a fleet logs nothing. It
+// takes over what a router without a fleet has logged.
 func TestLogRefused(t *testing.T) {
 	path, fails := statePath(t), false
 	broken := errors.New("broken")

@@ -16,8 +16,8 @@ const (
 	settling = 10 * time.Second
 )
 
-// load tells Options.Loading when the router begins to fill its caches, and when they are full. With
-// a state, a cut has the objects then: the first cut takes memory, too.
+// load tells Options.Loading when the router begins to fill its caches, and when they are full.
+// With a state, a cut has the objects then: the first cut takes memory, too.
 func (r *router) load(ctx context.Context) {
 	loaded := r.opts.Loading()
 	defer loaded()

@@ -12,8 +12,8 @@ import (
 // startWait is the time from the first sync until the memory of a process is read.
 const startWait = 20 * time.Second
 
-// compareStarts measures the memory of whole processes shortly after their first list: users look at
-// it then, and a limit is hit there. All processes run at the same time, because others do not
+// compareStarts measures the memory of whole processes shortly after their first list: users look
+// at it then, and a limit is hit there. All processes run at the same time, because others do not
 // affect the memory of one.
 func compareStarts(out *report.Report, objects int) error {
 	dir, err := os.MkdirTemp("", "bench-")

@@ -29,9 +29,16 @@ var mutations = []mutation{
 	{
 		guarantee: "delete-has-state", promise: "intents are written before a delivery",
 		file:     "internal/checkpoint/write.go",
-		old:      `tx.intents(watch, objects)`,
-		now:      `tx.intents(watch, objects[:0])`,
+		old:      `tx.intents(watch, intentsOf(objects))`,
+		now:      `tx.intents(watch, intentsOf(objects[:0]))`,
 		packages: []string{"./internal/checkpoint/..."},
+	},
+	{
+		guarantee: "delete-has-state", promise: "a transaction takes over the intents of the journal",
+		file:     "internal/checkpoint/journal.go",
+		old:      `tx.intents(watch, left)`,
+		now:      `tx.intents(watch, left[:0])`,
+		packages: []string{"./internal/checkpoint"},
 	},
 	{
 		guarantee: "deleted-while-down", promise: "a delivery waits until its object is on disk",

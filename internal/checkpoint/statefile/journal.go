@@ -18,9 +18,9 @@ const journalMark = ".journal"
 // transaction: to append one costs a write and a sync, and a small transaction of bbolt several.
 //
 // A record is its length (4 bytes, little endian) and a value of [Codec], not compressed, whose
-// place is the generation of the record. Reading ends at the first record that is not of the generation, so a
-// new generation ends all records without a write, and the file keeps its size. Records of one
-// append are on disk when it returns. A Journal is not safe for concurrent use.
+// place is the generation of the record. Reading ends at the first record that is not of the
+// generation, so a new generation ends all records without a write, and the file keeps its size.
+// The records of an append are on disk when it returns. A Journal is not safe for concurrent use.
 type Journal struct {
 	path  string
 	codec *Codec
