@@ -35,7 +35,7 @@
 // for each costs several times as much. Each transaction begins with the intents of the journal
 // that it does not end, and begins the next generation of the journal, whose number is in the state
 // file: so the records of the generations before do not count any more. Both files together have
-// what state.db would have if each intent were a transaction. The leader of a fleet commits its
+// the content of a state.db in which each intent is a transaction. The leader of a fleet commits its
 // intents instead, 10 ms apart, because its standbys get transactions only.
 //
 // # Guarantees
@@ -67,9 +67,9 @@
 //	                                file: 2+2 bytes, CRC32C: 4 (never changes)
 //	meta/seal                       the number of values and the sum of their checksums
 //	meta/cluster                    uid of the namespace kube-system, if all watches agree
-//	meta/journal                    the generation of the journal (since format 8). A journal is read
-//	                                only with a file of the same format: another version may have
-//	                                written to the file since
+//	meta/journal                    the generation of the journal (since format 8). A journal is
+//	                                read only with a file of the same format: another version
+//	                                may have written to the file since
 //	meta/position                   only in a fleet, see below: term, number, and the seal of all
 //	                                other values
 //	watches/<id>/state              relisting, applied

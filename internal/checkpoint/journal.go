@@ -14,8 +14,8 @@ import (
 const maxJournal = 4 << 20
 
 // journal has the intents since the last transaction, in a file of their own. Each transaction
-// begins with them: then the state file has what it would have if each intent had been a
-// transaction, and it begins the next generation of the journal. DB.writing guards the fields.
+// begins with them, and begins the next generation of the journal: so the state file then has the
+// same content as if each intent had been a transaction. DB.writing guards the fields.
 type journal struct {
 	file       *statefile.Journal     // nil: there is none, intents are committed
 	generation uint64                 // in the state file; 0: none

@@ -139,7 +139,7 @@ func TestLogOfAnotherFormat(t *testing.T) {
 }
 
 // TestLogRefused: the error of an append is returned, and the leader of a fleet logs nothing. It
-// takes over what a router without a fleet has logged.
+// takes over the intents that a router without a fleet has logged.
 func TestLogRefused(t *testing.T) {
 	path, fails := statePath(t), false
 	broken := errors.New("broken")

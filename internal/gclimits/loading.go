@@ -7,8 +7,8 @@ import (
 
 // whileLoading is the garbage, in percent of the objects in use, after which Go collects while the
 // objects of the first lists arrive. The heap grows all the time then, so with 100 it takes up to
-// twice what it needs, and users look at the memory of a process in its first minutes. Each object
-// is marked about five times instead of twice.
+// twice the needed size, and users look at the memory of a process in its first minutes. Each
+// object is marked about five times instead of twice.
 const whileLoading = 25
 
 // Loading makes Go collect more often while a router fills its caches. loaded ends that, and

@@ -2,8 +2,6 @@ package router
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 )
 
@@ -18,18 +16,23 @@ const (
 
 // load tells Options.Loading when the router begins to fill its caches, and when they are full.
 // With a state, a cut has the objects then: the first cut takes memory, too.
-func (r *router) load(ctx context.Context) {
+func (r *router) load(ctx context.Context, synced []<-chan struct{}) {
 	loaded := r.opts.Loading()
 	defer loaded()
-	var synced []<-chan struct{}
-	for _, source := range slices.Sorted(maps.Keys(r.Set.Plan.Config.Sources)) {
-		synced = append(synced, r.Factory.Synced(source))
-	}
 	saved := func(context.Context) {}
 	if r.State != nil {
 		saved = r.State.Writer.AwaitCut
 	}
 	awaitLoaded(ctx, synced, saved)
+}
+
+// syncedSources returns the channels that are closed when the sources of the present configuration
+// have their objects.
+func (r *router) syncedSources() (all []<-chan struct{}) {
+	for source := range r.Set.Plan.Config.Sources {
+		all = append(all, r.Factory.Synced(source))
+	}
+	return all
 }
 
 // awaitLoaded waits until all channels are closed, saved returns, and settling is over; at most for

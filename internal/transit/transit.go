@@ -17,8 +17,8 @@ type State struct {
 	// changes of each object.
 	Listed bool
 	// Selective: the object of an Added delta may have existed before: it left the source's
-	// selector, which this route may not have seen, or it was delivered before a crash or by another
-	// leader of a fleet. If it is deleted, the delete must be delivered.
+	// selector, which this route may not have seen, or it was delivered before a crash or by
+	// another leader of a fleet. If it is deleted, the delete must be delivered.
 	Selective bool
 	// Enters is set by Admit, before the delta is committed: a route gets the delta, although it
 	// would not get a delete of the previous state. So the new state must be on disk first, like

@@ -86,8 +86,8 @@ var ErrNoIdentity = errors.New("not a Kubernetes object: metadata.name is missin
 // never quotes the text.
 func ParseObject(resource *Resource, text string) (*Object, error) {
 	o := &Object{resource: resource, json: strings.Trim(text, " \t\r\n")}
-	// Fields stops at the end of metadata, so its end need not be found before. Most writers put the
-	// labels and annotations behind the identity.
+	// Fields stops at the end of metadata, so its end need not be found before. Most writers put
+	// the labels and annotations behind the identity.
 	metadata, left := rawjson.Value(rawjson.Member(o.json, "metadata")), identityFields
 	for name, value := range metadata.Fields() {
 		field := fieldOf(name)

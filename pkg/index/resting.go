@@ -20,8 +20,8 @@ import (
 // store.
 //
 // A pass visits each object that is not compressed. It works in turns, which take a tenth of the
-// time of one CPU at most. A timer starts each turn. The timer is not set again if no object is left
-// that may be compressed later, so a store has no method Close.
+// time of one CPU at most. A timer starts each turn. The timer is not set again if no object is
+// left that may be compressed later, so a store has no method Close.
 type resting struct {
 	pace  pace
 	timed atomic.Bool // a timer is set, or a turn works
@@ -99,8 +99,17 @@ func (s *Store) mark(key string, before entry) {
 	}
 }
 
-// turn continues the present pass, or begins the next one, and sets the timer for the next turn.
+// turn works on a pass, and returns the memory that the pass has saved to the system if that is
+// worthwhile: without a lock, because it takes a collection.
 func (s *Store) turn() {
+	if saved := s.work(); saved >= worthwhile && saved > s.bytes.Load() {
+		debug.FreeOSMemory()
+	}
+}
+
+// work continues the present pass, or begins the next one, and sets the timer for the next turn. It
+// returns the number of bytes that the pass has saved, if it has ended.
+func (s *Store) work() (saved int64) {
 	r, v, began := &s.resting, s.live.Load(), time.Now()
 	r.working.Lock()
 	defer r.working.Unlock()
@@ -121,20 +130,18 @@ func (s *Store) turn() {
 	}
 	if len(r.due) > 0 {
 		time.AfterFunc(turnShare*time.Since(began), s.turn)
-		return
+		return 0
 	}
 	r.due, r.buffer = nil, nil // they may be large
-	if saved := r.saved; saved >= worthwhile && saved > s.bytes.Load() {
-		debug.FreeOSMemory()
-	}
-	r.saved = 0
+	saved, r.saved = r.saved, 0
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	if s.bytes.Load() >= r.pace.least && (len(r.fresh) > 0 || slices.ContainsFunc(r.kept, func(m mark) bool { return !m.tried })) {
 		time.AfterFunc(r.pace.period, s.turn)
-		return
+		return saved
 	}
 	r.timed.Store(false)
+	return saved
 }
 
 // relieve compresses objects at once, at rest or not, while the plain ones take too much memory. It
@@ -203,8 +210,8 @@ func (v *view) sample(marks []mark) iter.Seq[*event.Object] {
 	}
 }
 
-// visit compresses the object of a mark if it has not changed since the last pass, or at once. keep:
-// it is still plain.
+// visit compresses the object of a mark if it has not changed since the last pass, or at once.
+// keep: it is still plain.
 func (s *Store) visit(v *view, m *mark, atOnce bool) (keep bool) {
 	p, ok := v.entry(m.key).(*plain)
 	if !ok {

@@ -141,7 +141,8 @@ func TestIntents(t *testing.T) {
 			a.compact()
 			r := restart(t, a, o, d)
 			r.sink.want(t, true, "deleted pods default/a stale", "deleted pods default/a stale", "deleted pods default/gone stale", "added pods default/there")
-			// An object is counted after its delta was taken, and the resumed watch was synced before.
+			// An object is counted after its delta was taken, and the resumed watch was synced
+			// before.
 			eventually(t, "three objects", func() bool { return r.metric("source_objects", "pods") == 3 })
 			if r.save(d); len(d.uids()) > 0 || len(d.objects) != 3 {
 				t.Errorf("on disk %v, intents %v", d.objects, d.uids())

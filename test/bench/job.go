@@ -234,12 +234,8 @@ func recordJobs(file string, objects, updates int) error {
 		return err
 	}
 	defer stop()
-	dir, err := os.MkdirTemp("", "bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	b, err := profiledRouters(dir, objects)
+	b, remove, err := profiledRouters(objects)
+	defer remove()
 	if err != nil {
 		return err
 	}

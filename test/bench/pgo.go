@@ -24,17 +24,13 @@ func recordProfile(file string, objects, updates int) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "bench-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	b, err := profiledRouters(dir, objects)
+	b, remove, err := profiledRouters(objects)
+	defer remove()
 	if err != nil {
 		return err
 	}
 	b.settings = wholeSettings
-	module, err := buildGuest(wholeModule, dir)
+	module, err := buildGuest(wholeModule, b.dir)
 	if err != nil {
 		return err
 	}
@@ -63,14 +59,19 @@ func recordProfile(file string, objects, updates int) error {
 	return nil
 }
 
-// profiledRouters builds a router that writes a profile.
-func profiledRouters(dir string, objects int) (*routers, error) {
+// profiledRouters builds a router that writes a profile, in a folder that remove removes.
+func profiledRouters(objects int) (b *routers, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return nil, func() {}, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
 	overlay, err := profileOverlay(dir)
 	if err != nil {
-		return nil, err
+		return nil, remove, err
 	}
-	b := &routers{dir: dir, objects: objects, profile: true, flags: []string{"-overlay", overlay, "-pgo=off"}}
-	return b, b.build()
+	b = &routers{dir: dir, objects: objects, profile: true, flags: []string{"-overlay", overlay, "-pgo=off"}}
+	return b, remove, b.build()
 }
 
 // routerTasks returns the tasks that differ for the router.

@@ -50,8 +50,7 @@ func (c *checker) Import(pkg string) (*types.Package, error) {
 	for _, f := range files {
 		c.addForeign(f)
 	}
-	// What is unused, or wrong about the types that have a name only, is no concern of the
-	// comparison.
+	// The comparison ignores errors about unused names, and about the types that have a name only.
 	conf := types.Config{Importer: c, IgnoreFuncBodies: true, Error: func(error) {}}
 	c.packages[pkg], _ = conf.Check(pkg, c.fset, files, nil)
 	return c.packages[pkg], nil

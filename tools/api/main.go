@@ -4,7 +4,7 @@
 //	go run ./tools/api            # compares
 //	go run ./tools/api -record    # records the present state
 //
-// What is compatible is the decision of golang.org/x/exp/apidiff. A type of an internal package
+// The package golang.org/x/exp/apidiff decides about compatibility. A type of an internal package
 // counts if a package below pkg has an alias of it, because programs use it by that name.
 //
 // The recorded state, recorded.txt, is the source of the packages without function bodies and
@@ -136,7 +136,7 @@ func incompatible(old, now *types.Package) map[string]string {
 	return all
 }
 
-// unreleased returns the section of the changelog about what is not released yet.
+// unreleased returns the section of the changelog about unreleased changes.
 func unreleased(changelog string) string {
 	_, rest, _ := strings.Cut(changelog, "\n## Unreleased\n")
 	section, _, _ := strings.Cut(rest, "\n## ")

@@ -131,7 +131,7 @@ func TestRead(t *testing.T) {
 }
 
 // TestReport shows that a change is permitted if the changelog names it, or its type, in the
-// section of what is not released.
+// section of unreleased changes.
 func TestReport(t *testing.T) {
 	const changelog = "# Changelog\n\n## Unreleased\n\n- `p.S.M` returns an error.\n- `p.G` is gone.\n\n## 0.1.0 - 2026-12-01\n\n- `p.F`\n"
 	for name, permitted := range map[string]bool{"p.S.M": true, "p.S.A": false, "p.G": true, "p.G.M": true, "p.F": false, "q": false} {
@@ -144,7 +144,7 @@ func TestReport(t *testing.T) {
 }
 
 // TestRepository shows that the packages of this repository are found, and that the comparison
-// finds what is removed from them.
+// finds names that are removed from them.
 func TestRepository(t *testing.T) {
 	all, err := read(os.DirFS("../.."))
 	if err != nil {

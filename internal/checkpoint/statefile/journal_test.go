@@ -103,8 +103,8 @@ func TestJournalReplaced(t *testing.T) {
 	must.Fail(t, j.Append([][]byte{[]byte("a")}), "was removed or replaced")
 }
 
-// FuzzJournal: no content of the file makes Read fail or take more than the file has, and what is
-// appended behind it is read again.
+// FuzzJournal: no content of the file makes Read fail or take more than the file has, and a record
+// that is appended behind it is read again.
 func FuzzJournal(f *testing.F) {
 	j := newJournal(f, f.TempDir())
 	j.Begin(3)

@@ -8,7 +8,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/kafka"
 )
 
-// Check finds mistakes, and Warn what is valid but probably wrong. Neither connects to a broker.
+// Check finds mistakes, and Warn finds valid settings that are probably wrong. Neither connects to
+// a broker.
 func ExampleKind() {
 	kind := kafka.Kind()
 	node, _ := config.ParseNode("config.yaml", []byte(`brokers: [kafka.example.com]

@@ -8,7 +8,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/plugins/nats"
 )
 
-// Check finds mistakes, and Warn what is valid but probably wrong. Neither connects to a server.
+// Check finds mistakes, and Warn finds valid settings that are probably wrong. Neither connects to
+// a server.
 func ExampleKind() {
 	kind := nats.Kind()
 	node, _ := config.ParseNode("config.yaml", []byte(`servers: [nats.example.com]

@@ -198,7 +198,8 @@ func (h *handler) callOnce(ctx context.Context, batch []*event.Delta, results []
 	}
 	done, at := settled(batch, decoded)
 	if running.End() && len(done) < len(batch) {
-		// It is unknown which delta the writes belong to, so the deltas that are done are passed again.
+		// It is unknown which delta the writes belong to, so the deltas that are done are passed
+		// again.
 		h.fill(results, decoded)
 		if len(done) == 0 {
 			return nil

@@ -122,7 +122,7 @@ func (s *sink) post(ctx context.Context, m *message, confidential bool) error {
 	return err
 }
 
-// address is the configured URL and what it is parsed to, which is not changed.
+// address is the configured URL, as text and parsed. It is not changed.
 type address struct {
 	text string
 	url  *url.URL
