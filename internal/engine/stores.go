@@ -40,6 +40,30 @@ func (s *Set) OpenStores(old *Set) {
 	}
 }
 
+// Compress compresses the objects of all stores, one store after the other, see
+// [index.Store.Compress].
+func (s *Set) Compress(ctx context.Context) {
+	for _, store := range s.stores {
+		store.Compress(ctx)
+	}
+}
+
+// Objects returns the number of objects of all stores.
+func (s *Set) Objects() (n int) {
+	for _, store := range s.stores {
+		n += store.Len()
+	}
+	return n
+}
+
+// Bytes returns the approximate memory of all objects in bytes.
+func (s *Set) Bytes() (n int64) {
+	for _, store := range s.stores {
+		n += store.Bytes()
+	}
+	return n
+}
+
 // WantedWatches returns the watches of the set. Sources with equal Specs share a watch. The watches
 // that find the namespaces of others come first; they have sources only if a source watches these
 // namespaces too.

@@ -2,7 +2,10 @@ package router
 
 import (
 	"context"
+	"slices"
 	"time"
+
+	"github.com/deltarouter/deltarouter/internal/engine"
 )
 
 const (
@@ -14,16 +17,19 @@ const (
 	settling = 10 * time.Second
 )
 
-// load tells Options.Loading when the router begins to fill its caches, and when they are full.
-// With a state, a cut has the objects then: the first cut takes memory, too.
-func (r *router) load(ctx context.Context, synced []<-chan struct{}) {
+// load tells Options.Loading when the router begins to fill its caches, and when they are full: the
+// sources have their objects, a cut has them, because the first one takes memory too, and they are
+// compressed.
+func (r *router) load(ctx context.Context, set *engine.Set, synced []<-chan struct{}) {
 	loaded := r.opts.Loading()
 	defer loaded()
-	saved := func(context.Context) {}
+	steps := []func(context.Context){set.Compress}
 	if r.State != nil {
-		saved = r.State.Writer.AwaitCut
+		steps = slices.Insert(steps, 0, r.State.Writer.AwaitCut)
 	}
-	awaitLoaded(ctx, synced, saved)
+	if awaitLoaded(ctx, synced, steps...) {
+		r.Log.Info("the sources have their objects, and the caches are compressed", "objects", set.Objects(), "bytes", set.Bytes())
+	}
 }
 
 // syncedSources returns the channels that are closed when the sources of the present configuration
@@ -35,21 +41,25 @@ func (r *router) syncedSources() (all []<-chan struct{}) {
 	return all
 }
 
-// awaitLoaded waits until all channels are closed, saved returns, and settling is over; at most for
-// loadingBound, or until ctx is done.
-func awaitLoaded(ctx context.Context, synced []<-chan struct{}, saved func(context.Context)) {
+// awaitLoaded waits until all channels are closed, takes the steps, and waits until settling is
+// over; at most for loadingBound, or until ctx is done. It reports whether it has done all that.
+func awaitLoaded(ctx context.Context, synced []<-chan struct{}, steps ...func(context.Context)) bool {
 	ctx, cancel := context.WithTimeout(ctx, loadingBound)
 	defer cancel()
 	for _, one := range synced {
 		select {
 		case <-one:
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
-	saved(ctx)
+	for _, step := range steps {
+		step(ctx)
+	}
 	select {
 	case <-time.After(settling):
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }

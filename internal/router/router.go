@@ -249,8 +249,8 @@ func (r *router) run(ctx context.Context) error {
 	r.Start(context.WithoutCancel(ctx), watching)
 	watches.Go(func() { r.events.run(watching, r.conditions) })
 	if r.opts.Loading != nil {
-		synced := r.syncedSources() // before a reload may change them
-		watches.Go(func() { r.load(watching, synced) })
+		set, synced := r.Set, r.syncedSources() // before a reload may change them
+		watches.Go(func() { r.load(watching, set, synced) })
 	}
 	watches.Go(func() { r.Factory.Run(watching) })
 	r.useObjects(watching, r.Set.Plan)

@@ -42,26 +42,26 @@ func newTexts(objects iter.Seq[*event.Object]) *s2.Dict {
 
 // compress returns the entry of the same object in compressed form. Its data is the offsets of the
 // values of spec and status in the text as two uvarints, 0: unknown, and the text as a block of S2.
-// nil: it would save less than a quarter, or the object would not be restored exactly. The buffer
-// is used again.
-func (d *dictionary) compress(p *plain, buffer *[]byte) *compressed {
+// nil: it would save less than a quarter, or the object would not be restored exactly. The buffers
+// are used again.
+func (d *dictionary) compress(p *plain, b *buffers) *compressed {
 	o, text := p.object, p.object.JSON()
 	most := s2.MaxEncodedLen(len(text))
 	if most < 0 { // too large for S2
 		return nil
 	}
-	if len(*buffer) < most {
-		*buffer = make([]byte, most)
+	if len(b.block) < most {
+		b.block, b.text = make([]byte, most), make([]byte, most)
 	}
 	var offsets [2 * binary.MaxVarintLen32]byte
 	data := binary.AppendUvarint(offsets[:0], offsetOf(o.Place("spec"), text))
 	data = binary.AppendUvarint(data, offsetOf(o.Place("status"), text))
-	block := d.texts.Encode(*buffer, text)
+	block := d.texts.Encode(b.block, text)
 	if len(data)+len(block) > len(text)/4*3 {
 		return nil
 	}
 	c := &compressed{head: p.head, by: d, data: string(data) + string(block)}
-	restored, err := d.decompress(c.data)
+	restored, err := d.decompress(c.data, b.text)
 	if err != nil || !bytes.Equal(restored.JSON(), text) || !restored.Same(o) {
 		return nil
 	}
@@ -76,11 +76,16 @@ func offsetOf(part string, text []byte) uint64 {
 	return uint64(len(text) - len(part))
 }
 
-func (d *dictionary) decompress(data string) (*event.Object, error) {
+// buffers are those of a caller of compress: for a block of S2, and for the text that is restored
+// from it.
+type buffers struct{ block, text []byte }
+
+// decompress returns the object, whose text is in the buffer if that is large enough.
+func (d *dictionary) decompress(data string, buffer []byte) (*event.Object, error) {
 	b := unsafe.Slice(unsafe.StringData(data), len(data))
 	spec, n := binary.Uvarint(b)
 	status, m := binary.Uvarint(b[n:])
-	text, err := d.texts.Decode(nil, b[n+m:])
+	text, err := d.texts.Decode(buffer, b[n+m:])
 	if err != nil {
 		return nil, err
 	}

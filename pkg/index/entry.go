@@ -58,7 +58,7 @@ type compressed struct {
 }
 
 func (c *compressed) load() *event.Object {
-	o, err := c.by.decompress(c.data)
+	o, err := c.by.decompress(c.data, nil)
 	if err != nil {
 		panic(err) //nolint:forbidigo // dictionary.compress has decompressed the same data
 	}

@@ -19,11 +19,11 @@ func (s *Store) Plain() int64 { return s.plain.Load() }
 // Restored returns an object that was compressed against a sample; nil: it cannot be compressed.
 func Restored(sample, o *event.Object) *event.Object {
 	d := dictionary{resource: o.Resource(), texts: newTexts(slices.Values([]*event.Object{sample}))}
-	var buffer []byte
+	var b buffers
 	if d.texts == nil {
 		return nil
 	}
-	if c := d.compress(&plain{object: o}, &buffer); c != nil {
+	if c := d.compress(&plain{object: o}, &b); c != nil {
 		return c.load()
 	}
 	return nil
@@ -33,8 +33,8 @@ func Restored(sample, o *event.Object) *event.Object {
 func (s *Store) CompressAfter(key event.Key, change func()) (done bool) {
 	v := s.live.Load()
 	p := v.entry(key.String()).(*plain)
-	var buffer []byte
-	c := (&dictionary{resource: p.object.Resource(), texts: newTexts(v.all())}).compress(p, &buffer)
+	var b buffers
+	c := (&dictionary{resource: p.object.Resource(), texts: newTexts(v.all())}).compress(p, &b)
 	change()
 	return s.exchange(v, p, c)
 }
@@ -43,12 +43,12 @@ func (s *Store) CompressAfter(key event.Key, change func()) (done bool) {
 func (s *Store) Compressor() func(*event.Object) (load, read func() *event.Object) {
 	texts := newTexts(s.All())
 	var d *dictionary
-	var buffer []byte
+	var b buffers
 	return func(o *event.Object) (load, read func() *event.Object) {
 		if d == nil {
 			d = &dictionary{resource: o.Resource(), texts: texts}
 		}
-		c := d.compress(&plain{head{key: o.Key().String()}, o}, &buffer)
+		c := d.compress(&plain{head{key: o.Key().String()}, o}, &b)
 		return c.load, c.read
 	}
 }

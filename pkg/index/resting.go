@@ -1,6 +1,7 @@
 package index
 
 import (
+	"context"
 	"hash/maphash"
 	"iter"
 	"runtime/debug"
@@ -35,7 +36,7 @@ type resting struct {
 	kept         []mark     // visited in the present pass, and still plain
 	texts        *s2.Dict
 	dictionaries []*dictionary // of texts
-	buffer       []byte
+	buffers      buffers
 }
 
 // pace is the time that the passes take.
@@ -63,6 +64,9 @@ const worthwhile = 4 << 20
 
 // turnShare is the time from a turn to the next, as a multiple of the time of the turn.
 const turnShare = 9
+
+// hastenShare is the pause between two turns of [Store.Compress], as a multiple of a turn.
+const hastenShare = 2
 
 // mostDictionaries bounds the dictionaries of a store. The objects of a watch share one Resource,
 // or a few: the informer replaces it when it learns the kind.
@@ -119,20 +123,11 @@ func (s *Store) work() (saved int64) {
 		}
 		r.begin(v)
 	}
-	for len(r.due) > 0 && time.Since(began) < r.pace.turn {
-		some := r.due[:min(len(r.due), 32)]
-		r.due = r.due[len(some):]
-		for _, m := range some {
-			if s.visit(v, &m, false) {
-				r.kept = append(r.kept, m)
-			}
-		}
-	}
-	if len(r.due) > 0 {
+	if s.pass(v, began, false) {
 		time.AfterFunc(turnShare*time.Since(began), s.turn)
 		return 0
 	}
-	r.due, r.buffer = nil, nil // they may be large
+	r.due, r.buffers = nil, buffers{} // they may be large
 	saved, r.saved = r.saved, 0
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -142,6 +137,51 @@ func (s *Store) work() (saved int64) {
 	}
 	r.timed.Store(false)
 	return saved
+}
+
+// pass visits the due objects until the time of a turn is over, and reports whether more are due.
+func (s *Store) pass(v *view, began time.Time, atOnce bool) (more bool) {
+	r := &s.resting
+	for len(r.due) > 0 && time.Since(began) < r.pace.turn {
+		some := r.due[:min(len(r.due), 32)]
+		r.due = r.due[len(some):]
+		for _, m := range some {
+			if s.visit(v, &m, atOnce) {
+				r.kept = append(r.kept, m)
+			}
+		}
+	}
+	return len(r.due) > 0
+}
+
+// Compress compresses the present objects at once, at rest or not: most objects of a first list do
+// not change soon. It takes a third of the time of one CPU at most, returns when all are compressed
+// or ctx is done, and leaves a small store as it is.
+func (s *Store) Compress(ctx context.Context) {
+	if s.bytes.Load() < s.resting.pace.least {
+		return
+	}
+	for more := s.hasten(true); more; more = s.hasten(false) {
+		select {
+		case <-time.After(hastenShare * s.resting.pace.turn):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hasten works on a pass that compresses all plain objects, and reports whether some are left.
+func (s *Store) hasten(begin bool) (more bool) {
+	r, v := &s.resting, s.live.Load()
+	r.working.Lock()
+	defer r.working.Unlock()
+	if begin {
+		r.begin(v)
+	}
+	if more = s.pass(v, time.Now(), true); !more {
+		r.due, r.buffers, r.saved = nil, buffers{}, 0 // the caller returns the memory
+	}
+	return more
 }
 
 // relieve compresses objects at once, at rest or not, while the plain ones take too much memory. It
@@ -228,7 +268,7 @@ func (s *Store) visit(v *view, m *mark, atOnce bool) (keep bool) {
 		m.tried = true
 		return true
 	}
-	c := d.compress(p, &s.resting.buffer)
+	c := d.compress(p, &s.resting.buffers)
 	m.tried = c == nil
 	return c == nil || !s.exchange(v, p, c)
 }

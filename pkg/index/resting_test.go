@@ -1,6 +1,7 @@
 package index_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -224,6 +225,46 @@ func TestRestMemory(t *testing.T) {
 			t.Errorf("the heap has shrunk by %d KiB, want %d", got>>10, saved>>10)
 		}
 		runtime.KeepAlive(f)
+	})
+}
+
+// TestCompress shows that all objects are compressed at once, also those of which a pass has seen a
+// former state, and that no later pass is lost.
+func TestCompress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, all := restingFixture(t, 3000)
+		s, plain := f.stores[0], f.stores[0].Bytes()
+		time.Sleep(rest / 2) // a pass has seen them once
+		all[0] = restingPod(t, 0, 9000)
+		s.Put(all[0])
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		s.Compress(ended) // it ends after the first turn at the latest
+		began := time.Now()
+		s.Compress(t.Context())
+		if took := time.Since(began); took > 10*time.Second || s.Bytes() > plain/5 {
+			t.Errorf("%d bytes of %d are left after %v", s.Bytes(), plain, took)
+		}
+		for i, o := range all {
+			if !atRest(s, o) || !sameText(s.Get(o.Key()), o) {
+				t.Fatalf("%d: at rest %t, got %v, want %v", i, atRest(s, o), s.Get(o.Key()), o)
+			}
+		}
+		checkReaders(t, f, all)
+		all[1] = restingPod(t, 1, 9001)
+		s.Put(all[1])
+		if atRest(s, all[1]) {
+			t.Error("a changed object is at rest")
+		}
+		time.Sleep(rest)
+		if !atRest(s, all[1]) {
+			t.Error("no pass follows")
+		}
+		small, few := restingFixture(t, 20)
+		small.stores[0].Compress(t.Context())
+		if atRest(small.stores[0], few[3]) {
+			t.Error("objects of a small store are compressed")
+		}
 	})
 }
 

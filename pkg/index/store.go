@@ -16,9 +16,9 @@ import (
 // use; the informer's cut lock serialises the writers.
 //
 // It keeps objects that have not changed for one to two minutes in compressed form, and
-// decompresses a copy of such an object for each reader. If Go has a memory limit, the other objects
-// of a Store take an eighth of it at most; see [debug.SetMemoryLimit]. Then those that came first
-// are compressed at once.
+// decompresses a copy of such an object for each reader; [Store.Compress] does not wait for that.
+// If Go has a memory limit, the other objects of a Store take an eighth of it at most; see
+// [debug.SetMemoryLimit]. Then those that came first are compressed at once.
 type Store struct {
 	live     atomic.Pointer[view]
 	swapping sync.Mutex   // held while live is exchanged

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -278,7 +280,7 @@ func TestManyObjects(t *testing.T) {
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
 	for i := range n {
-		maps.Make(routertest.ConfigMap(fmt.Sprintf("m-%d", i), "1"))
+		maps.Make(routertest.ConfigMap(fmt.Sprintf("m-%d", i), fmt.Sprintf(strings.Repeat("line %[1]d\n", 400), i)))
 	}
 	r := routertest.Start(t, s.Kubeconfig(), fmt.Sprintf(`
 sources:
@@ -293,6 +295,13 @@ routes:
 	}
 	if len(seen) != n {
 		t.Errorf("%d different objects, want %d", len(seen), n)
+	}
+	// the caches are compressed soon after the first list, without a wait for objects at rest
+	compressed := regexp.MustCompile(`caches are compressed","objects":(\d+),"bytes":(\d+)`)
+	r.WaitLog(t, "compressed caches", compressed.MatchString)
+	found := compressed.FindStringSubmatch(r.Log())
+	if size, err := strconv.Atoi(found[2]); err != nil || found[1] != strconv.Itoa(n) || size > n*2000 {
+		t.Errorf("%s; want %d objects of 4 KB, compressed to less than half", found[0], n)
 	}
 	must.Succeed(t, maps.DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	r.Wait(t, "all deletes", func(events []routertest.Event) bool { return len(events) >= 2*n })
