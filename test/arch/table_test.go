@@ -48,6 +48,8 @@ var allowed = map[string][]string{
 	},
 
 	"internal/recording": {"internal/rawjson"},
+	"internal/history/difference": {},
+	"internal/history/segment":    {"internal/fileerr"},
 	// The failed calls of guests, in dead letters.
 	"internal/callrecord": {"internal/rawjson", "pkg/event"},
 
