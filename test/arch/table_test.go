@@ -48,6 +48,10 @@ var allowed = map[string][]string{
 	},
 
 	"internal/recording": {"internal/rawjson"},
+	// What happened to objects, and what routes did.
+	"internal/history": {
+		"internal/history/difference", "internal/history/segment", "pkg/event",
+	},
 	"internal/history/difference": {},
 	"internal/history/segment":    {"internal/fileerr"},
 	// The failed calls of guests, in dead letters.
