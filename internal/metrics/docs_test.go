@@ -25,7 +25,7 @@ of its trace as ` + "`trace_id`" + `, at most one a second for each route. A tes
 |---|---|---|---|
 `
 
-var object = regexp.MustCompile(`^deltarouter_(source|route|handler|guests?|dead_letters|checkpoint|state|trace|config|include|build|fleet)(_|$)`)
+var object = regexp.MustCompile(`^deltarouter_(source|route|handler|guests?|dead_letters|checkpoint|state|trace|config|include|history|build|fleet)(_|$)`)
 
 // TestDocumented shows that docs/METRICS.md has every metric, and that each name begins with its
 // subject.

@@ -29,6 +29,7 @@ func Table() []Metric {
 	m.SetLeads(false)
 	m.SetRefused(nil, nil)
 	m.SetSecrets(func() int { return 0 })
+	m.SetHistory(func() int64 { return 0 })
 	slices.SortFunc(m.table, func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
 	return m.table
 }
@@ -54,6 +55,11 @@ func (m *Metrics) SetState(s State) {
 			return math.NaN()
 		})
 	}
+}
+
+// SetHistory registers the size of the history. It is called at most once.
+func (m *Metrics) SetHistory(size func() int64) {
+	m.computed("history_bytes", "Size of the history in the state folder.", func() float64 { return float64(size()) })
 }
 
 // SetSecrets registers the number of secrets without a value. It is called at most once.

@@ -50,7 +50,7 @@ var allowed = map[string][]string{
 	"internal/recording": {"internal/rawjson"},
 	// What happened to objects, and what routes did.
 	"internal/history": {
-		"internal/history/difference", "internal/history/segment", "pkg/event",
+		"internal/fileerr", "internal/history/difference", "internal/history/segment", "internal/metrics", "internal/timer", "pkg/event",
 	},
 	"internal/history/difference": {},
 	"internal/history/segment":    {"internal/fileerr"},

@@ -1,0 +1,335 @@
+package history
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/metrics"
+	"github.com/deltarouter/deltarouter/internal/timer"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+const (
+	// pause is the time in which the writer collects records: a crash loses the last ones.
+	pause = time.Second
+	// maxQueue bounds the texts that wait for the writer, in bytes. At the half of it the writer
+	// does not pause.
+	maxQueue = 16 << 20
+	// recordBytes is the memory of a record in the queue beside its texts.
+	recordBytes = 512
+	// tidyPause is the time between two looks for segments that are too old.
+	tidyPause = time.Minute
+	// complainPause is the time between two warnings that records are lost.
+	complainPause = time.Minute
+)
+
+// Settings say what a [Log] keeps. They may change while it runs.
+type Settings struct {
+	Keep    time.Duration // how long records are kept
+	MaxSize int64         // bytes of all segments
+	Texts   bool          // record the states of objects
+	Sources map[string]SourceSettings
+}
+
+// SourceSettings are those of a source.
+type SourceSettings struct {
+	None  bool          // record nothing
+	Keep  time.Duration // of its changes; 0: that of the settings
+	Texts bool          // record the states of its objects, if the settings say so, too
+}
+
+// Config is the configuration of a [Log].
+type Config struct {
+	Dir     string // created if it does not exist
+	Clock   timer.Clock
+	Log     *slog.Logger
+	Metrics *metrics.Metrics
+}
+
+// Log is the history of a running router. Its methods do not wait for the disk, except Run, Sync
+// and those of a [Reader]. It is safe for concurrent use.
+type Log struct {
+	cfg      Config
+	settings atomic.Pointer[Settings]
+
+	mu     sync.Mutex
+	queue  []item
+	bytes  int           // of the texts in queue
+	lost   lostRecords   // since the last look of the writer
+	hurry  chan struct{} // has room for one
+	synced chan chan struct{}
+
+	writing sync.Mutex // guards the fields below
+	store   store
+	warned  time.Time // of the last warning
+}
+
+// lostRecords counts records that are not in the history, by the reason.
+type lostRecords map[string]int
+
+func (l *lostRecords) add(reason string, n int) {
+	if *l == nil {
+		*l = make(lostRecords)
+	}
+	(*l)[reason] += n
+}
+
+// The reasons of lost records.
+const (
+	lostSlow    = "slow"    // the writer or the disk is too slow
+	lostRefused = "refused" // the disk refused them
+)
+
+// item is a record in the queue: one of the fields is set.
+type item struct {
+	at       time.Time
+	delta    *event.Delta
+	decision *Decision
+	begin    *Begin
+}
+
+// Open opens the history of a folder. It is closed by the end of [Log.Run].
+func Open(cfg Config, settings Settings) (*Log, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	l := &Log{cfg: cfg, hurry: make(chan struct{}, 1), synced: make(chan chan struct{})}
+	l.Set(settings)
+	segments, err := segmentsOf(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	l.store = store{dir: cfg.Dir, sealed: segments, series: make(map[time.Duration]*series)}
+	return l, nil
+}
+
+// Set replaces the settings.
+func (l *Log) Set(s Settings) { l.settings.Store(&s) }
+
+// Delta records a delta of a source.
+func (l *Log) Delta(d *event.Delta) {
+	s := l.settings.Load()
+	if s.Sources[d.Source].None {
+		return
+	}
+	size := recordBytes
+	for _, o := range []*event.Object{d.Old, d.New} {
+		if o != nil {
+			size += len(o.JSON())
+		}
+	}
+	l.offer(item{delta: d}, size)
+}
+
+// Decided records a decision of a route.
+func (l *Log) Decided(d *Decision) { l.offer(item{decision: d}, recordBytes+len(d.Reason)) }
+
+// Begin records the start of the router, or a reload.
+func (l *Log) Begin(b *Begin) { l.offer(item{begin: b}, recordBytes) }
+
+func (l *Log) offer(i item, size int) {
+	i.at = l.cfg.Clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.bytes+size > maxQueue {
+		l.lost.add(lostSlow, 1)
+		return
+	}
+	if l.queue = append(l.queue, i); l.bytes < maxQueue/2 && l.bytes+size >= maxQueue/2 {
+		select {
+		case l.hurry <- struct{}{}:
+		default:
+		}
+	}
+	l.bytes += size
+}
+
+// Run writes the records until ctx is done, and those that are left then.
+func (l *Log) Run(ctx context.Context) {
+	l.adopt(ctx)
+	tick, tidied := time.NewTicker(pause), l.cfg.Clock.Now()
+	defer tick.Stop()
+	for {
+		var done chan struct{}
+		select {
+		case <-tick.C:
+		case <-l.hurry:
+		case done = <-l.synced:
+		case <-ctx.Done():
+			l.write()
+			l.writing.Lock()
+			defer l.writing.Unlock()
+			if err := l.store.seal(); err != nil {
+				l.cfg.Log.Warn("the history could not be closed; the next start does it", "err", err)
+			}
+			return
+		}
+		l.write()
+		if done != nil {
+			close(done)
+		}
+		if now := l.cfg.Clock.Now(); now.Sub(tidied) >= tidyPause {
+			tidied = now
+			l.tidy()
+		}
+	}
+}
+
+// Sync waits until all records so far are in the files, for a reader; or until ctx is done.
+func (l *Log) Sync(ctx context.Context) error {
+	done := make(chan struct{})
+	select {
+	case l.synced <- done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// adopt makes the indexes of segments that a former run has left without one, and removes segments
+// that are too old.
+func (l *Log) adopt(ctx context.Context) {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	for i := range l.store.sealed {
+		if ctx.Err() != nil {
+			return
+		}
+		s := &l.store.sealed[i]
+		if lost, err := s.index(); err != nil || lost {
+			l.cfg.Log.Warn("a segment of the history is damaged; its records from there on are lost", "file", s.path, "err", err)
+		}
+	}
+	l.removeOld()
+}
+
+// write writes the records of the queue.
+func (l *Log) write() {
+	l.mu.Lock()
+	queue, lost := l.queue, l.lost
+	l.queue, l.bytes, l.lost = nil, 0, nil
+	l.mu.Unlock()
+	if len(queue) == 0 && len(lost) == 0 {
+		return
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	s := l.settings.Load()
+	now := l.cfg.Clock.Now()
+	for reason, n := range lost {
+		l.count(reason, n)
+		if err := l.store.lost(s, &Lost{now, n, reason}); err != nil {
+			l.failed(err, 1)
+		}
+	}
+	for i := range queue {
+		var err error
+		kind := ""
+		switch i := &queue[i]; {
+		case i.delta != nil:
+			c := changeOf(i.delta, s)
+			c.At, kind = i.at, "change"
+			err = l.store.change(s, &c)
+		case i.decision != nil:
+			i.decision.At, kind = i.at, "decision"
+			err = l.store.decision(s, i.decision)
+		case i.begin != nil:
+			i.begin.At = i.at
+			err = l.store.begin(s, i.begin)
+		}
+		switch {
+		case err != nil:
+			l.failed(err, 1)
+		case kind != "":
+			l.cfg.Metrics.HistoryRecords.WithLabelValues(kind).Inc()
+		}
+	}
+	if n, err := l.store.flush(); err != nil {
+		l.failed(err, n)
+	}
+	if l.store.rolls(s, now) {
+		if err := l.store.roll(s, now); err != nil {
+			l.failed(err, 0)
+		}
+		l.removeOld()
+	}
+}
+
+// failed counts records that could not be written.
+func (l *Log) failed(err error, n int) {
+	l.count(lostRefused, n)
+	if now := l.cfg.Clock.Now(); now.Sub(l.warned) >= complainPause {
+		l.warned = now
+		l.cfg.Log.Warn("the history cannot be written; deltas are delivered, and their records are lost", "dir", l.cfg.Dir, "err", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost.add(lostRefused, n)
+}
+
+func (l *Log) count(reason string, n int) {
+	l.cfg.Metrics.HistoryLost.WithLabelValues(reason).Add(float64(n))
+}
+
+func (l *Log) tidy() {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.removeOld()
+}
+
+// removeOld removes segments that are too old, or that are too many.
+func (l *Log) removeOld() {
+	if err := l.store.removeOld(l.settings.Load(), l.cfg.Clock.Now()); err != nil {
+		l.cfg.Log.Warn("old segments of the history cannot be removed", "dir", l.cfg.Dir, "err", err)
+	}
+}
+
+// changeOf returns the record of a delta.
+func changeOf(d *event.Delta, s *Settings) Change {
+	o := d.Object()
+	c := Change{
+		Object: Object{d.Source, o.Resource().Kind, o.Key(), o.UID()},
+		Seen:   d.Seen, Op: d.Op, Initial: d.Initial, Stale: d.Stale, Version: o.ResourceVersion(),
+	}
+	of, known := s.Sources[d.Source]
+	// A first list has the objects as they are; their first change has the state before it.
+	if c.Texts = s.Texts && (!known || of.Texts) && !isSecret(o) && !d.Initial && d.Op != event.Sync; c.Texts {
+		c.Before, c.After = textOf(d.Old), textOf(d.New)
+	}
+	return c
+}
+
+func isSecret(o *event.Object) bool {
+	r := o.Resource()
+	return r.Group == "" && r.Resource == "secrets"
+}
+
+// textOf returns the JSON of an object; empty: it is not known.
+func textOf(o *event.Object) string {
+	if o == nil || o.IsBare() {
+		return ""
+	}
+	return string(o.Raw())
+}
+
+// Bytes returns the size of all segments.
+func (l *Log) Bytes() int64 {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	return l.store.size()
+}
+
+func pathOf(dir string, number int, keep time.Duration) string {
+	return filepath.Join(dir, fmt.Sprintf("%010d-%s%s", number, keep, extension))
+}
