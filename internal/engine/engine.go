@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/compile"
+	"github.com/deltarouter/deltarouter/internal/history"
 	"github.com/deltarouter/deltarouter/internal/inspect"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -37,6 +38,7 @@ type Engine struct {
 	Pipeline *pipeline.Pipeline
 	Watches  *Watches
 	Taps     *inspect.Taps // nil: there are no taps
+	History  *history.Log  // nil: there is none
 	Waits    Tasks         // of routes for the sources of their look-ups
 	closers  []closer      // in the order of opening
 }
@@ -127,6 +129,7 @@ func (e *Engine) Admit(ctx context.Context, delta *event.Delta) (event.Admission
 	if err != nil {
 		return nil, err
 	}
+	e.History.Delta(delta)
 	return e.Watches.After(delta, admission), nil
 }
 

@@ -44,6 +44,9 @@ type SourceSettings struct {
 	Texts bool          // record the states of its objects, if the settings say so, too
 }
 
+// Folder is the name of the folder of the history in the state folder.
+const Folder = "history"
+
 // Config is the configuration of a [Log].
 type Config struct {
 	Dir     string // created if it does not exist
@@ -112,8 +115,11 @@ func Open(cfg Config, settings Settings) (*Log, error) {
 // Set replaces the settings.
 func (l *Log) Set(s Settings) { l.settings.Store(&s) }
 
-// Delta records a delta of a source.
+// Delta records a delta of a source, except one that repeats an object. A nil Log records nothing.
 func (l *Log) Delta(d *event.Delta) {
+	if l == nil || d.Op == event.Sync {
+		return
+	}
 	s := l.settings.Load()
 	if s.Sources[d.Source].None {
 		return
@@ -299,15 +305,21 @@ func (l *Log) removeOld() {
 func changeOf(d *event.Delta, s *Settings) Change {
 	o := d.Object()
 	c := Change{
-		Object: Object{d.Source, o.Resource().Kind, o.Key(), o.UID()},
+		Object: ObjectOf(d),
 		Seen:   d.Seen, Op: d.Op, Initial: d.Initial, Stale: d.Stale, Version: o.ResourceVersion(),
 	}
 	of, known := s.Sources[d.Source]
 	// A first list has the objects as they are; their first change has the state before it.
-	if c.Texts = s.Texts && (!known || of.Texts) && !isSecret(o) && !d.Initial && d.Op != event.Sync; c.Texts {
+	if c.Texts = s.Texts && (!known || of.Texts) && !isSecret(o) && !d.Initial; c.Texts {
 		c.Before, c.After = textOf(d.Old), textOf(d.New)
 	}
 	return c
+}
+
+// ObjectOf returns the object of a delta.
+func ObjectOf(d *event.Delta) Object {
+	o := d.Object()
+	return Object{d.Source, o.Resource().Kind, o.Key(), o.UID()}
 }
 
 func isSecret(o *event.Object) bool {

@@ -225,6 +225,7 @@ func (r *router) reload(ctx context.Context) error {
 	if err := within(ctx, func(ctx context.Context) error { return r.useTraces(ctx, r.Set.Plan.Config) }); err != nil {
 		r.Log.Warn("the former traces were not exported in time", "err", err)
 	}
+	r.useHistory()
 	r.forgetMetrics(old)
 	r.forget(ctx)
 	return nil
@@ -261,6 +262,7 @@ func fixed(file string, old, now *config.Config) (problems config.Problems) {
 	}{
 		{"cluster", old.Cluster == now.Cluster},
 		{"state", old.State == now.State},
+		{"history", old.History.IsOn() == now.History.IsOn()},
 		{"listen", old.Listen.Equal(&now.Listen)},
 		{"fleet", sameFleet(old.Fleet, now.Fleet)},
 	} {

@@ -242,6 +242,9 @@ func (r *router) run(ctx context.Context) error {
 	if r.State != nil {
 		writer.Go(func() { r.State.Writer.Run(writing) })
 		writer.Go(func() { r.letters.Expire(writing) })
+		if r.History != nil {
+			writer.Go(func() { r.History.Run(writing) })
+		}
 		r.opts.term.serve(writing, &writer, r)
 	}
 	defer r.opts.term.stopAtOnce(ctx, r.Pipeline)()

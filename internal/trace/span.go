@@ -17,7 +17,7 @@ const (
 
 // Span is the way of one delta through one route, from the moment in which it becomes pending to
 // its end. It belongs to the entry of the delta in the queue. The methods of a nil Span do nothing:
-// tracing is off.
+// neither traces nor a history are on.
 type Span struct {
 	Context
 
@@ -30,6 +30,8 @@ type Span struct {
 	Skipped  int    // the number of further steps
 	Reason   string // of the last failure; empty: there was none
 
+	traced bool // for traces, and not only for the history
+	kept   bool // for the history
 	failed bool
 	joined bool
 	parent string // the value of TraceParent
@@ -57,7 +59,7 @@ type Step struct {
 // TraceParent returns the value of the header traceparent for the receivers of the events; empty:
 // tracing is off.
 func (s *Span) TraceParent() string {
-	if s == nil {
+	if s == nil || !s.traced {
 		return ""
 	}
 	if s.parent == "" {
@@ -67,7 +69,10 @@ func (s *Span) TraceParent() string {
 }
 
 // Exported reports whether the span will be exported at its end.
-func (s *Span) Exported() bool { return s != nil && (s.Sampled || s.failed) }
+func (s *Span) Exported() bool { return s != nil && s.traced && (s.Sampled || s.failed) }
+
+// Wanted reports whether anything takes the span at its end.
+func (s *Span) Wanted() bool { return s != nil && s.kept || s.Exported() }
 
 // Exemplar returns the ID of the trace for the exemplar of a metric, in hexadecimal digits; empty
 // if the span is not exported.
@@ -146,6 +151,9 @@ func (s *Span) Share(last *Span) {
 }
 
 func (s *Span) link(c Context) {
+	if c == (Context{}) {
+		return // the span is for the history only
+	}
 	if len(s.Links) == maxLinks {
 		s.Unlinked++
 		return

@@ -51,7 +51,10 @@ type Output interface {
 }
 
 // Tracer begins and ends spans. A nil or zero Tracer is off. It is safe for concurrent use.
-type Tracer struct{ output atomic.Pointer[Output] }
+type Tracer struct {
+	output  atomic.Pointer[Output]
+	history atomic.Pointer[func(*Record)]
+}
 
 // Use sets the output; nil turns tracing off.
 func (t *Tracer) Use(o Output) {
@@ -62,31 +65,42 @@ func (t *Tracer) Use(o Output) {
 	t.output.Store(&o)
 }
 
-// On reports whether deltas are traced.
-func (t *Tracer) On() bool { return t != nil && t.output.Load() != nil }
+// Keep sets a function that takes all finished spans, sampled or not; nil: none. It must return at
+// once.
+func (t *Tracer) Keep(take func(*Record)) {
+	if take == nil {
+		t.history.Store(nil)
+		return
+	}
+	t.history.Store(&take)
+}
 
-// Begin returns the span of a delta that becomes pending in a route; nil: tracing is off. matched
+// On reports whether deltas have spans.
+func (t *Tracer) On() bool { return t != nil && (t.output.Load() != nil || t.history.Load() != nil) }
+
+// Begin returns the span of a delta that becomes pending in a route; nil: nothing takes it. matched
 // is zero if the delta is restored from disk.
 func (t *Tracer) Begin(d *event.Delta, matched time.Time) *Span {
-	if t == nil {
+	if !t.On() {
 		return nil
 	}
+	s := &Span{Matched: matched, kept: t.history.Load() != nil}
 	o := t.output.Load()
 	if o == nil {
-		return nil
+		return s
 	}
 	id := Of(d)
-	s := &Span{Context: Context{id, newSpanID(), (*o).Samples(id)}, Matched: matched}
+	s.traced, s.Context = true, Context{id, newSpanID(), (*o).Samples(id)}
 	if d.Event != nil {
 		s.Parent = parentOf(d.Event.TraceParent)
 	}
 	return s
 }
 
-// End ends the span of a delta, and exports it if it is sampled or failed. fill adds the fields of
-// the record that the delta does not have.
+// End ends the span of a delta: it exports it if it is sampled or failed, and the history takes it.
+// fill adds the fields of the record that the delta does not have.
 func (t *Tracer) End(s *Span, d *event.Delta, fill func(*Record)) {
-	if !s.Exported() || !t.On() {
+	if !s.Wanted() || !t.On() {
 		return
 	}
 	o := d.Object()
@@ -96,7 +110,10 @@ func (t *Tracer) End(s *Span, d *event.Delta, fill func(*Record)) {
 		Seen: d.Seen, Initial: d.Initial, Stale: d.Stale, Redelivered: d.Redelivered, Suppressed: d.Suppressed,
 	}
 	fill(r)
-	if out := t.output.Load(); out != nil {
+	if out := t.output.Load(); out != nil && s.Exported() {
 		(*out).Export(r)
+	}
+	if keep := t.history.Load(); keep != nil && s.kept {
+		(*keep)(r)
 	}
 }

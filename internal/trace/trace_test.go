@@ -9,6 +9,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/event"
 	"github.com/deltarouter/deltarouter/test/leaks"
+	"github.com/deltarouter/deltarouter/test/must"
 )
 
 func TestMain(m *testing.M) { leaks.Main(m) }
@@ -68,6 +69,56 @@ func BenchmarkSpan(b *testing.B) {
 				s.Add(trace.Step{Kind: trace.Handle, Start: now, End: now})
 				s.Add(trace.Step{Kind: trace.Deliver, Start: now, End: now})
 				tracer.End(s, d, func(*trace.Record) {})
+			}
+		})
+	}
+}
+
+// exporter samples and counts the spans.
+type exporter struct{ exported int }
+
+func (e *exporter) Samples(trace.ID) bool { return true }
+func (e *exporter) Export(*trace.Record)  { e.exported++ }
+
+// TestHistory: the history takes each span, sampled or not, and without traces the receivers get no
+// header.
+func TestHistory(t *testing.T) {
+	o, err := event.ParseObject(&event.Resource{Cluster: "test"}, `{"metadata":{"namespace":"default","name":"web","uid":"0a1b","resourceVersion":"7"}}`)
+	must.Succeed(t, err)
+	d := &event.Delta{Source: "pods", Op: event.Updated, New: o}
+	for name, tt := range map[string]struct {
+		out            trace.Output
+		keep           bool
+		kept, exported int
+	}{
+		"nothing":      {nil, false, 0, 0},
+		"history":      {nil, true, 1, 0},
+		"traces":       {&exporter{}, false, 0, 1},
+		"both":         {&exporter{}, true, 1, 1},
+		"history only": {unsampled{}, true, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var tracer trace.Tracer
+			kept := 0
+			tracer.Use(tt.out)
+			if tt.keep {
+				tracer.Keep(func(r *trace.Record) {
+					if kept++; r.Name != "web" || r.RV != "7" {
+						t.Errorf("got %+v", r)
+					}
+				})
+			}
+			s := tracer.Begin(d, time.Time{})
+			if got := s.TraceParent() != ""; got != (tt.out != nil) {
+				t.Errorf("a header: %t", got)
+			}
+			tracer.End(s, d, func(*trace.Record) {})
+			exported := 0
+			if e, ok := tt.out.(*exporter); ok {
+				exported = e.exported
+			}
+			if kept != tt.kept || exported != tt.exported {
+				t.Errorf("kept %d, exported %d", kept, exported)
 			}
 		})
 	}

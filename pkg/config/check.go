@@ -84,6 +84,7 @@ func (c *Config) checkAll(n Node) Problems {
 		}
 	}
 	problems = append(problems, c.linkRoutes()...)
+	problems = append(problems, c.checkHistory()...)
 	return append(problems, c.checkFleet()...)
 }
 

@@ -64,6 +64,9 @@ func golden(t *testing.T, file string, archive *txtar.Archive) {
 func describe(cfg *config.Config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "cluster %+v\nstate %+v\nlisten %+v\n", cfg.Cluster, cfg.State, cfg.Listen)
+	if h := cfg.History; h != nil {
+		fmt.Fprintf(&b, "history on=%t %+v\n", h.IsOn(), h.HistoryForm)
+	}
 	if f := cfg.Fleet; f != nil {
 		fmt.Fprintf(&b, "fleet %s: servers %q credentials %+v tls %+v replicas=%d lease=%s wait=%t keys=%+v %+v accept=%+v %+v unsigned=%t\n",
 			f.Name, f.NATS.Servers, f.NATS.Credentials, f.NATS.TLS, f.Replicas, f.Lease, f.Wait, f.Keys.Members, f.Keys.Workers, f.Keys.Accept.Members, f.Keys.Accept.Workers, f.Keys.Accept.Unsigned)

@@ -319,7 +319,7 @@ var allowed = map[string][]string{
 	"internal/engine": {
 		"internal/access", "internal/allowance", "internal/api", "internal/cel", "internal/checkpoint",
 		"internal/compile", "internal/fileerr", "internal/fingerprint", "internal/fleet/fence", "internal/fleet/work",
-		"internal/inspect", "internal/kv", "internal/metrics", "internal/pipeline", "internal/pipeline/spec",
+		"internal/history", "internal/inspect", "internal/kv", "internal/metrics", "internal/pipeline", "internal/pipeline/spec",
 		"internal/timer", "internal/tlsfiles", "pkg/config", "pkg/event", "pkg/filters", "pkg/index", "pkg/informer",
 		"pkg/plugins",
 	},
@@ -334,7 +334,7 @@ var allowed = map[string][]string{
 		"internal/access", "internal/allowance", "internal/api", "internal/checkpoint", "internal/compile",
 		"internal/config/files", "internal/engine", "internal/fileerr", "internal/fleet", "internal/fleet/deadletters",
 		"internal/fleet/election", "internal/fleet/fence", "internal/fleet/lookup", "internal/fleet/replica",
-		"internal/fleet/roster", "internal/fleet/work", "internal/inspect", "internal/kubestatus", "internal/metrics",
+		"internal/fleet/roster", "internal/fleet/work", "internal/history", "internal/inspect", "internal/kubestatus", "internal/metrics",
 		"internal/oci/lockfile", "internal/pipeline", "internal/printable", "internal/timer", "internal/tlsfiles",
 		"internal/trace", "internal/trace/export", "pkg/config", "pkg/event", "pkg/informer", "pkg/plugins",
 	},

@@ -187,6 +187,10 @@ func structOf(t reflect.Type) reflect.Type {
 		return nil
 	case reflect.TypeFor[config.Debounce]():
 		return reflect.TypeFor[config.DebounceForm]()
+	case reflect.TypeFor[config.History]():
+		return reflect.TypeFor[config.HistoryForm]()
+	case reflect.TypeFor[config.HistorySource]():
+		return reflect.TypeFor[config.HistorySourceForm]()
 	}
 	switch t.Kind() {
 	case reflect.Struct:
@@ -243,6 +247,10 @@ func kindOfType(t reflect.Type, f tags.Field) string {
 		return "secret"
 	case reflect.TypeFor[config.Debounce]():
 		return "duration, or a mapping"
+	case reflect.TypeFor[config.History]():
+		return "`off`, or a mapping"
+	case reflect.TypeFor[config.HistorySource]():
+		return "`none`, or a mapping"
 	case reflect.TypeFor[config.Component]():
 		return "`{kind: configuration}`"
 	case reflect.TypeFor[config.Target]():

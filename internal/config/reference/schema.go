@@ -116,6 +116,10 @@ func (of schemas) typeSchema(t reflect.Type, f tags.Field) schema {
 	case reflect.TypeFor[config.Debounce]():
 		form := of.structSchema(reflect.TypeFor[config.DebounceForm]())
 		return schema{AnyOf: []schema{scalarSchema(reflect.TypeFor[time.Duration](), f), form}}
+	case reflect.TypeFor[config.History]():
+		return schema{AnyOf: []schema{{Type: "string", Enum: []string{"off"}}, of.structSchema(reflect.TypeFor[config.HistoryForm]())}}
+	case reflect.TypeFor[config.HistorySource]():
+		return schema{AnyOf: []schema{{Type: "string", Enum: []string{"none"}}, of.structSchema(reflect.TypeFor[config.HistorySourceForm]())}}
 	case reflect.TypeFor[config.Target]():
 		return schema{AnyOf: []schema{{Type: "string"}, of.structSchema(t)}}
 	case reflect.TypeFor[config.Component]():

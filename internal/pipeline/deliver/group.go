@@ -56,9 +56,9 @@ func (g *group) members(e *queue.Entry) []*queue.Entry {
 func (g *group) appendDeltas(deltas []*event.Delta, e *queue.Entry) []*event.Delta {
 	for _, m := range g.members(e) {
 		d := m.Delta
-		if m.Trace != nil {
+		if parent := m.Trace.TraceParent(); parent != "" {
 			traced := *d
-			traced.TraceParent, d = m.Trace.TraceParent(), &traced
+			traced.TraceParent, d = parent, &traced
 		}
 		deltas = append(deltas, d)
 	}

@@ -30,7 +30,7 @@ func (b *backlog) add(i queue.Item) *queue.Entry {
 
 // endTrace ends the span of an entry that leaves the route of a generation.
 func (b *backlog) endTrace(c *spec.Settings, e *queue.Entry, result trace.Result) {
-	if !e.Trace.Exported() {
+	if !e.Trace.Wanted() {
 		return
 	}
 	b.env.Tracer.End(e.Trace, e.Delta, func(r *trace.Record) {
