@@ -144,10 +144,18 @@ func (s secretive) Drop(ctx context.Context, _ Selection) (o Outcome, err error)
 	return o, s.check(ctx)
 }
 
+func (s secretive) Object(ctx context.Context, _ HistoryQuery) (a HistoryAnswer, err error) {
+	return a, s.check(ctx)
+}
+
+func (s secretive) Runs(ctx context.Context, _ RunsQuery) (a RunsAnswer, err error) {
+	return a, s.check(ctx)
+}
+
 func secretiveConfig(t *testing.T) ControlConfig {
 	s := secretive{t}
 	return ControlConfig{
-		DeadLetters: s, Cache: s,
+		DeadLetters: s, Cache: s, History: s,
 		Status:  func(ctx context.Context) Status { _ = s.check(ctx); return Status{} },
 		Reload:  func(context.Context) error { return errShown },
 		Resync:  func(ctx context.Context, _ Resync) (r Resynced, err error) { return r, s.check(ctx) },
@@ -187,6 +195,9 @@ func TestEndpoints(t *testing.T) {
 		query, body := "", `{"route":"r"}`
 		if strings.Contains(path, "/indexes/") {
 			query = "?value=x"
+		}
+		if strings.Contains(path, "/history/") {
+			query = "?name=x"
 		}
 		if strings.HasSuffix(path, "/pause") {
 			body = `{}`

@@ -43,7 +43,8 @@ type ControlConfig struct {
 	Watch  Watch  // the cached objects and their changes. Called from any goroutine
 	// Active returns the objects for which the condition of a route holds, and whether more follow.
 	// Its errors are *[QueryError]s, or those of package access. Called from any goroutine.
-	Active func(ctx context.Context, q ActiveQuery) (items []Active, more bool, err error)
+	Active  func(ctx context.Context, q ActiveQuery) (items []Active, more bool, err error)
+	History History // nil: the router records none
 	// Backup makes a copy of the state file, which the server closes; nil: the router has none. Its
 	// error wraps [ErrBusy] while there is another. Called from any goroutine.
 	Backup func(ctx context.Context) (Backup, error)

@@ -26,6 +26,8 @@ func program(made compile.Components) *cli.Program {
 				statusCommand(),
 				getCommand(),
 				tapCommand(),
+				historyCommand(),
+				runsCommand(),
 				dlqCommand(),
 				pauseCommand(),
 				resumeCommand(),

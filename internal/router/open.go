@@ -171,6 +171,9 @@ func (r *router) openAPI(ctx context.Context) error {
 		cfg.DeadLetters = r.letters
 		cfg.Backup = r.State.Backup
 	}
+	if r.History != nil {
+		cfg.History = inspect.NewHistory(r.objects, r.History)
+	}
 	// A program that calls the API itself needs no address.
 	if tell := r.opts.Dependencies.Control; tell != nil {
 		tell(cfg)

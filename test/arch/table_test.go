@@ -53,6 +53,7 @@ var allowed = map[string][]string{
 		"internal/fileerr", "internal/history/difference", "internal/history/segment", "internal/metrics", "internal/timer", "pkg/event",
 	},
 	"internal/history/difference": {},
+	"internal/history/fields":     {"internal/kept", "internal/printable"},
 	"internal/history/segment":    {"internal/fileerr"},
 	// The failed calls of guests, in dead letters.
 	"internal/callrecord": {"internal/rawjson", "pkg/event"},
@@ -309,8 +310,8 @@ var allowed = map[string][]string{
 	},
 	"internal/inspect": {
 		"internal/access", "internal/api", "internal/cel", "internal/cel/explain", "internal/checkpoint",
-		"internal/compile", "internal/explain", "internal/fleet/lookup", "internal/kept", "internal/metrics",
-		"internal/pipeline", "internal/pipeline/chain", "internal/pipeline/spec", "internal/rawjson",
+		"internal/compile", "internal/explain", "internal/fleet/lookup", "internal/history", "internal/history/fields",
+		"internal/kept", "internal/metrics", "internal/pipeline", "internal/pipeline/chain", "internal/pipeline/spec", "internal/rawjson",
 		"internal/timer", "pkg/authz", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 

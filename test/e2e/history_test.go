@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/deltarouter/deltarouter/internal/history"
 	"github.com/deltarouter/deltarouter/internal/rawjson"
@@ -95,4 +98,61 @@ routes:
 	if err != nil || len(begins) != 2 || len(begins[1].Routes) != 3 {
 		t.Errorf("begins are %v, %v", begins, err)
 	}
+}
+
+// TestHistory asks a running router what happened to an object, what it was, and what a route did.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	s, ns := sandboxtest.StartNamespace(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	maps.Make(routertest.ConfigMap("web", "1"))
+	maps.Make(routertest.ConfigMap("still", "7"))
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) }))
+	t.Cleanup(refusing.Close)
+	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`
+history: {}
+sinks: {out: {stdout: {}}, hook: {webhook: {url: %q}}}
+sources:
+  maps: {resource: v1/configmaps, namespaces: %s}
+routes:
+  - {name: told, from: maps, ops: [updated, deleted], to: out}
+  - {name: refused, from: maps, ops: [updated], to: hook}
+`, refusing.URL, ns))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	maps.Change("web", `{"data":{"value":"2","more":"x"}}`)
+	r.Wait(t, "the change", func(events []routertest.Event) bool { return len(events) == 1 })
+	between := time.Now()
+	maps.Remove("web")
+	r.Wait(t, "the delete", func(events []routertest.Event) bool { return len(events) == 2 })
+	routertest.Poll(t, "the dead letter", func() bool { return r.Metric(t, "deltarouter_dead_letters") == 1 })
+	ask := func(code int, args ...string) string {
+		t.Helper()
+		out, got := routertest.Control(t, file, args...)
+		if got != code {
+			t.Errorf("router %q ends with %d: %s", args, got, out)
+		}
+		return out
+	}
+	contains := func(out string, texts ...string) {
+		t.Helper()
+		for _, text := range texts {
+			before, after, found := strings.Cut(out, text)
+			if out = after; !found {
+				t.Errorf("%q is not in, or not behind the others of\n%s", text, before)
+				return
+			}
+		}
+	}
+	contains(ask(0, "history", "maps/web", "-n", ns), "added", "as the router first saw it", "updated", "data.more: - → \"x\"", `data.value: "1" → "2"`,
+		"→ told: delivered", "1 event, to out", "→ refused: dead-lettered", "to hook", "deleted", "→ told: delivered")
+	contains(ask(0, "history", "cm/web", "-n", ns, "-at", between.Format(time.RFC3339Nano)), "data:", "more: x", `value: "2"`)
+	contains(ask(0, "history", "maps/still", "-n", ns, "-at", between.Format(time.RFC3339Nano), "-o", "json"), `"value": "7"`)
+	contains(ask(1, "history", "maps/web", "-n", ns, "-at", "0s"), "did not exist")
+	contains(ask(0, "history", "maps/none", "-n", ns), "No change of maps "+ns+"/none is recorded")
+	contains(ask(0, "runs", "told"), "TIME", "deleted", ns+"/web", "delivered", "updated", ns+"/web", "delivered")
+	contains(ask(0, "runs", "refused", "-failed"), "updated", ns+"/web", "dead-lettered")
+	contains(ask(0, "runs", "told", "-failed"), "No decision of route told")
+	contains(ask(1, "runs", "tolt"), `there is no route "tolt"`, "told")
+	contains(ask(2, "history", "web"), "RESOURCE/NAME")
 }

@@ -1,0 +1,264 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/deltarouter/deltarouter/internal/access"
+	"github.com/deltarouter/deltarouter/internal/api"
+	"github.com/deltarouter/deltarouter/internal/history"
+	"github.com/deltarouter/deltarouter/internal/history/fields"
+	"github.com/deltarouter/deltarouter/internal/rawjson"
+	"github.com/deltarouter/deltarouter/pkg/config"
+	"github.com/deltarouter/deltarouter/pkg/event"
+)
+
+const (
+	// maxFields bounds the fields of a change in an answer.
+	maxFields = 50
+	// maxStates bounds the states of all changes in an answer, in bytes.
+	maxStates = 32 << 20
+)
+
+// History answers questions about the history. The caller needs the same rights as for the objects,
+// at the time of the question.
+type History struct {
+	objects *Current
+	log     *history.Log
+}
+
+// NewHistory returns the history of a running router.
+func NewHistory(objects *Current, log *history.Log) *History { return &History{objects, log} }
+
+// Object implements api.History.
+func (h *History) Object(ctx context.Context, q api.HistoryQuery) (answer api.HistoryAnswer, err error) {
+	inv := h.objects.Load()
+	// The right on a source that is not configured any more is that on everything.
+	if err := access.Check(ctx, inv.rights("get", q.Source, q.Namespace, q.Name)...); err != nil {
+		return answer, err
+	}
+	reader, err := h.log.Reader(ctx)
+	if err != nil {
+		return answer, err
+	}
+	reader.Damaged = func(string, error) { answer.Damaged++ }
+	answer.Source, answer.From, answer.Kept = q.Source, reader.First().UTC(), inv.keptFields(q.Source)
+	in := history.Span{From: q.Since, To: q.Until}
+	records, err := reader.Object(ctx, q.Source, event.Key{Namespace: q.Namespace, Name: q.Name}, in)
+	if err != nil {
+		return answer, err
+	}
+	if answer.Lost, err = lostIn(ctx, reader, in); err != nil {
+		return answer, err
+	}
+	records = together(once(records))
+	if n := len(records) - q.Limit; n > 0 {
+		records, answer.More = records[n:], true
+	}
+	shown := &shown{inv: inv, may: make(map[string]bool)}
+	states := maxStates
+	for _, record := range records {
+		switch r := record.(type) {
+		case *history.Change:
+			one := changeOf(r)
+			if size := len(r.Before) + len(r.After); q.States && size <= states {
+				states -= size
+				one.Before, one.After = json.RawMessage(r.Before), json.RawMessage(r.After)
+			}
+			answer.Records = append(answer.Records, one)
+		case *history.Decision:
+			d := shown.decision(ctx, r)
+			answer.Records = append(answer.Records, api.HistoryRecord{
+				Time: r.At.UTC(), Op: r.Op.String(), UID: r.UID, ResourceVersion: r.Version, Initial: r.Initial, Stale: r.Stale, Decision: &d,
+			})
+		}
+	}
+	return answer, nil
+}
+
+// lostIn returns the number of records that could not be written.
+func lostIn(ctx context.Context, reader *history.Reader, in history.Span) (n int, err error) {
+	losses, err := reader.Losses(ctx, in)
+	for _, l := range losses {
+		n += l.Number
+	}
+	return n, err
+}
+
+// once removes changes that are there twice: after a crash, the changes since the last cut arrive
+// again.
+func once(records []any) []any {
+	type change struct {
+		uid, version string
+		op           event.Op
+	}
+	seen := make(map[change]bool)
+	return slices.DeleteFunc(records, func(record any) bool {
+		c, ok := record.(*history.Change)
+		if !ok {
+			return false
+		}
+		key := change{c.UID, c.Version, c.Op}
+		again := seen[key]
+		seen[key] = true
+		return again
+	})
+}
+
+// together moves decisions behind their changes. A decision whose change is not among the records
+// stays at its time.
+func together(records []any) []any {
+	type state struct {
+		uid, version string
+		deleted      bool // by a change, or by what a route did with it
+	}
+	of := make(map[state][]any)
+	for _, record := range records {
+		if c, ok := record.(*history.Change); ok {
+			of[state{c.UID, c.Version, isEnd(c.Op)}] = nil
+		}
+	}
+	behind := func(d *history.Decision) (key state, ok bool) {
+		key = state{d.UID, d.Version, isEnd(d.Op)}
+		if _, ok = of[key]; !ok && d.Op == event.Left { // a delete ends a condition
+			key.deleted = true
+			_, ok = of[key]
+		}
+		return key, ok
+	}
+	for _, record := range records {
+		if d, ok := record.(*history.Decision); ok {
+			if key, ok := behind(d); ok {
+				of[key] = append(of[key], d)
+			}
+		}
+	}
+	all := make([]any, 0, len(records))
+	for _, record := range records {
+		switch r := record.(type) {
+		case *history.Change:
+			all = append(append(all, r), of[state{r.UID, r.Version, isEnd(r.Op)}]...)
+		case *history.Decision:
+			if _, ok := behind(r); !ok {
+				all = append(all, r)
+			}
+		}
+	}
+	return all
+}
+
+func isEnd(op event.Op) bool { return op == event.Deleted || op == event.Deselected }
+
+// changeOf returns the form of a change in an answer.
+func changeOf(c *history.Change) api.HistoryRecord {
+	one := api.HistoryRecord{
+		Time: c.Seen.UTC(), Op: c.Op.String(), UID: c.UID, ResourceVersion: c.Version, Initial: c.Initial, Stale: c.Stale, NoStates: !c.Texts,
+		Manager: managerOf(c.After),
+	}
+	if c.Op == event.Updated && c.Before != "" {
+		changes, more := fields.Compare(c.Before, c.After, maxFields)
+		for _, f := range changes {
+			one.Fields = append(one.Fields, api.FieldChange(f))
+		}
+		one.MoreFields = more
+	}
+	return one
+}
+
+// managerOf returns the manager of the last entry of managedFields; empty: they are not kept.
+func managerOf(state string) (manager string) {
+	last := ""
+	for entry := range rawjson.Value(state).Path("metadata", "managedFields").Elems() {
+		if at := entry.Get("time").Str(); at >= last {
+			last, manager = at, entry.Get("manager").Str()
+		}
+	}
+	return manager
+}
+
+// shown hides the texts of decisions that may name objects which the caller may not list.
+type shown struct {
+	inv *Inventory
+	may map[string]bool // by route
+}
+
+// decision returns the form of a decision in an answer.
+func (s *shown) decision(ctx context.Context, d *history.Decision) api.Decision {
+	may, known := s.may[d.Route]
+	if !known {
+		may = s.inv.mayListSeen(ctx, d.Route)
+		s.may[d.Route] = may
+	}
+	text := func(reason string) string {
+		if reason != "" && !may {
+			return hidden
+		}
+		return reason
+	}
+	out := api.Decision{
+		Route: d.Route, Outcome: d.Outcome.String(), Seen: d.Seen.UTC(), Matched: utc(d.Matched), Taken: utc(d.Taken),
+		Events: d.Events, Suppressed: d.Suppressed, Redelivered: d.Redelivered, Reason: text(d.Reason), Skipped: d.Skipped,
+	}
+	for i := range d.Steps {
+		step := &d.Steps[i]
+		out.Steps = append(out.Steps, api.Step{
+			Kind: step.Kind.String(), Name: step.Name, Time: step.At.UTC(), Took: step.Took.Seconds(), Size: step.Size, Error: text(step.Err),
+		})
+	}
+	return out
+}
+
+func utc(at time.Time) time.Time {
+	if at.IsZero() {
+		return at
+	}
+	return at.UTC()
+}
+
+// Runs implements api.History.
+func (h *History) Runs(ctx context.Context, q api.RunsQuery) (answer api.RunsAnswer, err error) {
+	inv := h.objects.Load()
+	if _, known := inv.seen[q.Route]; !known {
+		if err := access.Check(ctx, everything); err != nil {
+			return answer, err
+		}
+	} else if err := inv.checkSeen(ctx, "list", q.Route); err != nil {
+		return answer, err
+	}
+	reader, err := h.log.Reader(ctx)
+	if err != nil {
+		return answer, err
+	}
+	reader.Damaged = func(string, error) { answer.Damaged++ }
+	answer.Route, answer.From = q.Route, reader.First().UTC()
+	in := history.Span{From: q.Since, To: q.Until}
+	decisions, err := reader.Decisions(ctx, q.Route, in, q.Limit, func(d *history.Decision) bool { return !q.Failed || failed(d) })
+	if err != nil {
+		return answer, err
+	}
+	if answer.Lost, err = lostIn(ctx, reader, in); err != nil {
+		return answer, err
+	}
+	if _, known := inv.seen[q.Route]; !known && len(decisions) == 0 {
+		var routes []string
+		for _, route := range inv.config.Routes {
+			routes = append(routes, route.Name)
+		}
+		return answer, unknown("there is no route %q, and the history has none%s", q.Route, config.Suggest(q.Route, routes))
+	}
+	shown := &shown{inv: inv, may: make(map[string]bool)}
+	for _, d := range decisions {
+		answer.Runs = append(answer.Runs, api.Run{
+			Time: d.At.UTC(), Source: d.Source, Namespace: d.Key.Namespace, Name: d.Key.Name, UID: d.UID, Op: d.Op.String(),
+			ResourceVersion: d.Version, Decision: shown.decision(ctx, d),
+		})
+	}
+	return answer, nil
+}
+
+// failed reports whether a decision has a failure, or did not end in a delivery.
+func failed(d *history.Decision) bool {
+	return d.Reason != "" || d.Outcome == history.Dropped || d.Outcome == history.DeadLettered
+}
