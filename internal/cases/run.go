@@ -33,6 +33,7 @@ type Options struct {
 	Update     bool           // write differing results into the files
 	Verbose    bool           // print the name of every case
 	Timeout    time.Duration  // of one case
+	Cache      string         // the folder for compiled modules; empty: a temporary one
 	Out        io.Writer
 	// Progress is called at the begin of each case, with the parts done of a total; nil: it is not.
 	Progress func(what string, done, total int64)
@@ -52,7 +53,7 @@ func Run(ctx context.Context, opts Options) (sum Summary, err error) {
 	if err != nil {
 		return sum, err
 	}
-	cache := compile.UserCache()
+	cache := opts.Cache
 	if cache == "" {
 		cache, err = os.MkdirTemp("", "router-test-")
 		if err != nil {

@@ -31,6 +31,8 @@ type Options struct {
 	Connect bool
 	// Schemas is a folder of [PullSchemas]; empty: the folder that the configuration names, if any.
 	Schemas string
+	// Cache is the folder for compiled modules; empty: they are compiled for this check.
+	Cache string
 }
 
 // Findings is the result of a check. The configuration is valid if there are no problems.
@@ -92,7 +94,7 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 	if known.Failed != nil {
 		fail("cluster", "the schemas of the cluster cannot be read: %v", known.Failed)
 	}
-	found.load(ctx, cfg, components.Handlers, plugins.Modules{Dir: compile.ModulesOf(cfg.State), Offline: !opts.Connect})
+	found.load(ctx, cfg, components.Handlers, opts.Cache, plugins.Modules{Dir: compile.ModulesOf(cfg.State), Offline: !opts.Connect})
 	found.Problems = found.Problems.Sorted()
 	if p == nil {
 		return found

@@ -22,7 +22,7 @@ import (
 
 // load loads all handlers at the same time and adds their problems. It starts no programs, and
 // sends requests to registries of modules only.
-func (f *Findings) load(ctx context.Context, cfg *config.Config, kinds []plugins.HandlerKind, modules plugins.Modules) {
+func (f *Findings) load(ctx context.Context, cfg *config.Config, kinds []plugins.HandlerKind, cache string, modules plugins.Modules) {
 	names := slices.Sorted(maps.Keys(cfg.Handlers))
 	found := make([]config.Problems, len(names))
 	var wait sync.WaitGroup
@@ -30,7 +30,7 @@ func (f *Findings) load(ctx context.Context, cfg *config.Config, kinds []plugins
 		c := cfg.Handlers[name]
 		kind := compile.KindOf(kinds, c.Kind)
 		if loader, ok := kind.(plugins.Loader); ok && len(kind.Check(c.Config)) == 0 {
-			wait.Go(func() { found[i] = loadHandler(ctx, cfg, name, loader, modules) })
+			wait.Go(func() { found[i] = loadHandler(ctx, cfg, name, loader, cache, modules) })
 		}
 	}
 	wait.Wait()
@@ -45,13 +45,13 @@ func (f *Findings) load(ctx context.Context, cfg *config.Config, kinds []plugins
 
 // loadHandler loads one handler. If a handler sends a request during its start, which fails here,
 // its failure may be a consequence of that; then it is a warning.
-func loadHandler(ctx context.Context, cfg *config.Config, name string, kind plugins.Loader, modules plugins.Modules) config.Problems {
+func loadHandler(ctx context.Context, cfg *config.Config, name string, kind plugins.Loader, cache string, modules plugins.Modules) config.Problems {
 	network := &refusing{}
 	problems := kind.Load(ctx, cfg.Handlers[name].Config, plugins.HandlerEnv{
 		Env: plugins.Env{
 			Name: name, Cluster: cfg.Cluster.Name, Log: slog.New(slog.DiscardHandler), Metrics: metrics.New(), KV: kv.New(timer.Real(), false),
 		},
-		Workers: 1, Lookup: nothing{}, HTTP: network, Modules: modules,
+		Workers: 1, Lookup: nothing{}, HTTP: network, Modules: modules, Cache: cache,
 	})
 	if network.asked.Load() {
 		for i := range problems {

@@ -38,6 +38,7 @@ The comment # check: ok at the end of a line silences a warning about it.`,
 			schemasVar(f, &c.opts.Schemas)
 			f.BoolVar(&c.strict, "strict", false, "a warning counts as a mistake")
 			f.ChoiceVar(&c.output, "o", "text", []string{"text", "json"}, "the format of the output")
+			c.compiled.AddFlag(f)
 			cli.PolicyFlags(f, &c.made.Policy)
 			return c.run
 		},
@@ -48,6 +49,7 @@ The comment # check: ok at the end of a line silences a warning about it.`,
 type checking struct {
 	path, output string
 	opts         check.Options
+	compiled     cli.Compiled
 	strict       bool
 	made         compile.Components
 	given        *cli.Flags
@@ -85,6 +87,7 @@ func (c *checking) run(ctx context.Context, s cli.Streams, paths []string) error
 	case c.given.Given("config"):
 		return cli.Mistakef("name the configurations either as FILE or with -config")
 	}
+	c.opts.Cache = c.compiled.Folder(cli.Logging{}.New(s.Err))
 	all := report{OK: true, Problems: []finding{}}
 	for _, path := range paths {
 		_, progress := startProgress(s, "check "+path)

@@ -77,12 +77,15 @@ The router reloads the configuration when a file of it changes, and at SIGHUP. A
 		Setup: func(f *cli.Flags) cli.Run {
 			opts := router.Options{Version: version.Stamped().Version, Components: made}
 			var logging cli.Logging
+			var compiled cli.Compiled
 			f.ConfigVar(&opts.Config, "the configuration")
 			logging.AddFlags(f, slog.LevelInfo)
 			f.DurationVar(&opts.DrainTimeout, "drain-timeout", drainTimeout, "`DURATION` how long to deliver the backlog when stopping")
+			compiled.AddFlagOfRouter(f)
 			cli.PolicyFlags(f, &opts.Components.Policy)
 			return func(ctx context.Context, s cli.Streams, _ []string) error {
 				opts.Stdout, opts.Log = s.Raw, logging.New(s.Err)
+				opts.Dependencies.Cache = compiled.FolderOrNone(opts.Log)
 				return serve(ctx, opts.Log, s, func(reload <-chan os.Signal) error {
 					opts.Reload = reload
 					opts.Loading = func() func() { return gclimits.Loading(gclimits.This()) }
@@ -109,13 +112,16 @@ and SIGTERM make it finish the deltas in hand and hand its partitions over; a se
 		Setup: func(f *cli.Flags) cli.Run {
 			opts := worker.Options{Version: version.Stamped().Version, Components: made}
 			var logging cli.Logging
+			var compiled cli.Compiled
 			f.ConfigVar(&opts.Config, "the configuration")
 			logging.AddFlags(f, slog.LevelInfo)
+			compiled.AddFlag(f)
 			f.DurationVar(&opts.DrainTimeout, "drain-timeout", drainTimeout, "`DURATION` how long to finish deltas in hand when stopping")
 			f.StringVar(&opts.Probes, "probes", "", "`ADDRESS` of the probes and metrics, instead of listen.probes")
 			cli.PolicyFlags(f, &opts.Components.Policy)
 			return func(ctx context.Context, s cli.Streams, _ []string) error {
 				opts.Stdout, opts.Log = s.Raw, logging.New(s.Err)
+				opts.Cache = compiled.Folder(opts.Log)
 				defer informer.QuietKlog(opts.Log)()
 				return serve(ctx, opts.Log, s, func(reload <-chan os.Signal) error {
 					opts.Reload = reload

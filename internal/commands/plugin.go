@@ -140,6 +140,8 @@ It is router plugin build, if the handler needs a build, and then router test fo
 		Setup: func(f *cli.Flags) cli.Run {
 			opts := casesOptions(made)
 			cli.PolicyFlags(f, &opts.Components.Policy)
+			var compiled cli.Compiled
+			compiled.AddFlag(f)
 			return func(ctx context.Context, s cli.Streams, args []string) error {
 				dir, err := oneFolder(args)
 				if err != nil {
@@ -148,6 +150,7 @@ It is router plugin build, if the handler needs a build, and then router test fo
 				if err := buildPlugin(ctx, s, dir); err != nil && !errors.Is(err, toolchain.ErrNothing) {
 					return err
 				}
+				opts.Cache = compiled.Folder(cli.Logging{}.New(s.Err))
 				opts.Files, opts.Out, opts.Progress = []string{filepath.Clean(dir)}, s.Out, func(string, int64, int64) {}
 				return runCases(ctx, opts)
 			}

@@ -35,6 +35,7 @@ handlers fail. RECORDING may be - for standard input.`,
 			made := made // the flags change its policy
 			var path string
 			var logging cli.Logging
+			var compiled cli.Compiled
 			opts := simulate.ReplayOptions{Speed: 1}
 			f.ConfigVar(&path, "the configuration")
 			f.BoolVar(&opts.Deliver, "deliver", false, "write to the sinks of the configuration, and send the HTTP requests of its handlers")
@@ -45,6 +46,7 @@ handlers fail. RECORDING may be - for standard input.`,
 				return err
 			})
 			logging.AddFlags(f, slog.LevelWarn)
+			compiled.AddFlag(f)
 			cli.PolicyFlags(f, &made.Policy)
 			return func(ctx context.Context, s cli.Streams, files []string) error {
 				if len(files) != 1 {
@@ -61,7 +63,8 @@ handlers fail. RECORDING may be - for standard input.`,
 					defer func() { _ = file.Close() }() // it was only read
 					opts.Recording = newReadProgress(file, progress)
 				}
-				return replayFrom(ctx, path, made, opts, logging.New(s.Err), s.Err)
+				log := logging.New(s.Err)
+				return replayFrom(ctx, path, compiled.Folder(log), made, opts, log, s.Err)
 			}
 		},
 	}
@@ -81,8 +84,8 @@ func parseSpeed(text string) (float64, error) {
 	return speed, nil
 }
 
-func replayFrom(ctx context.Context, path string, made compile.Components, opts simulate.ReplayOptions, log *slog.Logger, stderr io.Writer) error {
-	o, problems := simulate.NewOffline(ctx, path, "", made, compile.UserCache(), log)
+func replayFrom(ctx context.Context, path, cache string, made compile.Components, opts simulate.ReplayOptions, log *slog.Logger, stderr io.Writer) error {
+	o, problems := simulate.NewOffline(ctx, path, "", made, cache, log)
 	if len(problems) > 0 {
 		return problems
 	}

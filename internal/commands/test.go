@@ -40,6 +40,8 @@ how to write cases.`,
 			})
 			schemasVar(f, &opts.Schemas)
 			cli.PolicyFlags(f, &opts.Components.Policy)
+			var compiled cli.Compiled
+			compiled.AddFlag(f)
 			f.BoolVar(&opts.Update, "update", false, "write the actual results into the files")
 			f.BoolVar(&opts.Verbose, "v", false, "name every case, and show the log of the router and its handlers")
 			f.DurationVar(&opts.Timeout, "timeout", caseTimeout, "`DURATION` the longest time of one case")
@@ -50,7 +52,7 @@ how to write cases.`,
 					progress.What(what)
 					progress.Done(done, total)
 				}
-				opts.Files, opts.Out = args, s.Out
+				opts.Files, opts.Out, opts.Cache = args, s.Out, compiled.Folder(cli.Logging{}.New(s.Err))
 				if opts.Verbose {
 					opts.Log = cli.Logging{}.New(s.Err)
 				}

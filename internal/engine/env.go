@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"net/http"
 	"path/filepath"
 
 	"github.com/deltarouter/deltarouter/internal/allowance"
+	"github.com/deltarouter/deltarouter/internal/codefolder"
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/fleet/work"
 	"github.com/deltarouter/deltarouter/internal/metrics"
@@ -23,7 +25,8 @@ type Env struct {
 	Metrics    *metrics.Metrics
 	Clock      timer.Clock // the time of routes, handlers and deltas
 	Stdout     io.Writer   // where the stdout sink writes
-	// the folder for data that can be made again if there is no state folder; empty: none
+	// the folder for compiled modules: empty means that of the state folder, if there is one, and
+	// codefolder.None none
 	Cache string
 	// Modules is where handlers get modules of registries, unless a state folder has them.
 	Modules plugins.Modules
@@ -67,8 +70,11 @@ func (s *Set) pluginEnv(what, name string) plugins.Env {
 func (s *Set) handlerEnv(name string, workers int) plugins.HandlerEnv {
 	env := plugins.HandlerEnv{Env: s.pluginEnv("handler", name), Workers: workers, Cache: s.env.Cache, Modules: s.env.Modules}
 	if dir := s.Plan.Config.State.Dir; dir != "" {
-		env.Cache = filepath.Join(dir, compile.CacheFolder)
+		env.Cache = cmp.Or(env.Cache, filepath.Join(dir, compile.CacheFolder))
 		env.Modules.Dir = compile.ModulesOf(s.Plan.Config.State)
+	}
+	if env.Cache == codefolder.None {
+		env.Cache = ""
 	}
 	return env
 }

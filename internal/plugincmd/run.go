@@ -21,6 +21,7 @@ type alone struct {
 	config, handler string
 	components      compile.Components
 	logging         cli.Logging
+	compiled        cli.Compiled
 }
 
 func (a *alone) flags(f *cli.Flags, components compile.Components, level slog.Level) {
@@ -28,11 +29,13 @@ func (a *alone) flags(f *cli.Flags, components compile.Components, level slog.Le
 	f.StringVar(&a.handler, "handler", "", "`HANDLER` the handler, if the configuration has several")
 	a.components = components
 	a.logging.AddFlags(f, level)
+	a.compiled.AddFlag(f)
 	cli.PolicyFlags(f, &a.components.Policy)
 }
 
 func (a *alone) open(ctx context.Context, s cli.Streams) (*solo.Handler, error) {
-	h, err := solo.Open(ctx, solo.Options{Config: a.config, Name: a.handler, Components: a.components, Log: a.logging.New(s.Err), Cache: compile.UserCache()})
+	log := a.logging.New(s.Err)
+	h, err := solo.Open(ctx, solo.Options{Config: a.config, Name: a.handler, Components: a.components, Log: log, Cache: a.compiled.Folder(log)})
 	return h, cli.Invalid(err)
 }
 

@@ -61,7 +61,7 @@ type Dependencies struct {
 	Control func(api.ControlConfig)
 	// Clock is the time of routes, handlers and deltas; nil: the real one.
 	Clock timer.Clock
-	// Cache is the folder for data that can be made again if there is no state folder; empty: none.
+	// Cache is the folder for compiled modules, as of engine.Env.
 	Cache string
 	// Sinks opens a replacement of a sink of the configuration; nil: the sink itself is opened.
 	Sinks func(name string) (plugins.Sink, error)

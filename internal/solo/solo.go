@@ -35,7 +35,7 @@ type Options struct {
 	Components compile.Components
 	Log        *slog.Logger       // for the output of the handler
 	Replay     *callrecord.Replay // the call to repeat; nil: none
-	Cache      string             // the folder for compiled modules, see [compile.UserCache]; empty: none
+	Cache      string             // the folder for compiled modules; empty: none
 }
 
 // Handler is an open handler. One goroutine uses it at a time.

@@ -65,7 +65,9 @@ var allowed = map[string][]string{
 	"internal/config/reference": {"internal/config/scalar", "internal/config/tags", "pkg/config"},
 	"internal/addresses":        {},
 	"internal/fileerr":          {},
-	"internal/manifest":         {},
+	// The folder of compiled modules, whose machine code runs outside of the sandbox.
+	"internal/codefolder": {"internal/fileerr"},
+	"internal/manifest":   {},
 	// Errors about events that were made of an outdated state.
 	"internal/outdated": {},
 	"internal/similar":  {},
@@ -188,8 +190,9 @@ var allowed = map[string][]string{
 		"internal/printable", "internal/rawjson", "pkg/config", "pkg/event", "pkg/plugins",
 	},
 	"pkg/plugins/internal/guest/engine": {
-		"internal/callrecord", "internal/fileerr", "internal/lines", "internal/meter", "internal/printable", "pkg/event",
-		"pkg/plugins", "pkg/plugins/internal/guest/abi", "pkg/plugins/internal/guest/host",
+		"internal/callrecord", "internal/codefolder", "internal/fileerr", "internal/lines", "internal/meter",
+		"internal/printable", "pkg/event", "pkg/plugins", "pkg/plugins/internal/guest/abi",
+		"pkg/plugins/internal/guest/host",
 	},
 	"pkg/plugins/internal/guest/host": {
 		"internal/addresses", "internal/callrecord", "internal/httpsink", "internal/kv", "internal/lines", "internal/meter",
@@ -319,10 +322,10 @@ var allowed = map[string][]string{
 	// router adds the API and the file; a simulation injects changes like those of an API server.
 	"internal/engine": {
 		"internal/access", "internal/allowance", "internal/api", "internal/cel", "internal/checkpoint",
-		"internal/compile", "internal/fileerr", "internal/fingerprint", "internal/fleet/fence", "internal/fleet/work",
-		"internal/history", "internal/inspect", "internal/kv", "internal/metrics", "internal/pipeline", "internal/pipeline/spec",
-		"internal/timer", "internal/tlsfiles", "pkg/config", "pkg/event", "pkg/filters", "pkg/index", "pkg/informer",
-		"pkg/plugins",
+		"internal/codefolder", "internal/compile", "internal/fileerr", "internal/fingerprint", "internal/fleet/fence",
+		"internal/fleet/work", "internal/history", "internal/inspect", "internal/kv", "internal/metrics",
+		"internal/pipeline", "internal/pipeline/spec", "internal/timer", "internal/tlsfiles", "pkg/config", "pkg/event",
+		"pkg/filters", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 	"internal/router/worker": {
 		"internal/api", "internal/backoff", "internal/checkpoint", "internal/compile", "internal/config/files",
@@ -358,8 +361,8 @@ var allowed = map[string][]string{
 	},
 	"internal/cases": {"internal/compile", "internal/fileerr", "internal/simulate", "pkg/config", "pkg/event"},
 	"internal/cli": {
-		"internal/api", "internal/config/files", "internal/fileerr", "internal/manifest", "internal/printable", "internal/remote",
-		"internal/similar", "pkg/config",
+		"internal/api", "internal/codefolder", "internal/config/files", "internal/fileerr", "internal/manifest",
+		"internal/printable", "internal/remote", "internal/similar", "pkg/config",
 	},
 	// The way from the command line to a router in a cluster.
 	"internal/remote":  {"internal/api", "internal/fileerr", "internal/kubehttp"},

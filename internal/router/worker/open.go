@@ -98,7 +98,7 @@ func reduced(p *compile.Plan) *compile.Plan {
 // open opens the handlers, the sinks and the connection to the fleet.
 func open(ctx context.Context, opts Options, p *compile.Plan) (_ *worker, err error) {
 	w := &worker{opts: opts, plan: p, id: identity(), log: opts.Log, codec: work.NewCodec(), routes: map[string]*route{}, sessions: map[*session]bool{}}
-	w.env = &engine.Env{Components: opts.Components, Log: opts.Log, Metrics: metrics.New(), Clock: timer.Real(), Stdout: opts.Stdout}
+	w.env = &engine.Env{Components: opts.Components, Log: opts.Log, Metrics: metrics.New(), Clock: timer.Real(), Stdout: opts.Stdout, Cache: opts.Cache}
 	w.env.Metrics.SetBuildInfo(opts.Version)
 	w.env.Metrics.ConfigHash.WithLabelValues(p.Config.Hash).Set(1)
 	w.env.Metrics.BeforeScrape(w.count)

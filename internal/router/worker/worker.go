@@ -32,6 +32,7 @@ type Options struct {
 	DrainTimeout time.Duration // the time to finish the deltas in hand when stopping
 	// Probes is the address of the probes instead of listen.probes; empty: that one.
 	Probes string
+	Cache  string // the folder for compiled modules; empty: none
 	// Reload: each value makes the worker read its configuration again. A changed file is read
 	// without it.
 	Reload <-chan os.Signal

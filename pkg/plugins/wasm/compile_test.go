@@ -36,6 +36,7 @@ func cached(t *testing.T, dir string) map[string]time.Time {
 
 // TestCompiledOnce opens a handler several times with a cache that is damaged in between.
 func TestCompiledOnce(t *testing.T) {
+	// Guarantee: compiled-private
 	dir := filepath.Join(t.TempDir(), "cache")
 	conf := moduleYAML(t, guest(constant(opI64, 2)))
 	long := time.Now().Add(-time.Hour).Truncate(time.Second)
@@ -96,21 +97,6 @@ func TestCompiledOnce(t *testing.T) {
 			}
 		})
 	}
-	t.Run("not used for long", func(t *testing.T) {
-		old := filepath.Join(dir, "wasm", "old")
-		seal := filepath.Join(old, "sha256")
-		must.Succeed(t, os.MkdirAll(old, 0o700))
-		must.Succeed(t, os.WriteFile(seal, nil, 0o600))
-		for _, age := range []time.Duration{24 * time.Hour, 60 * 24 * time.Hour} {
-			if err := os.Chtimes(seal, time.Now().Add(-age), time.Now().Add(-age)); err != nil {
-				t.Fatalf("after %v: %v", age, err)
-			}
-			open(t)
-		}
-		if _, err := os.Stat(old); err == nil {
-			t.Error("it was kept")
-		}
-	})
 }
 
 // TestNoCache: a handler works without a usable cache.

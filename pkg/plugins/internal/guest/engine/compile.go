@@ -3,15 +3,10 @@ package engine
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -45,8 +40,8 @@ func (e *Engine) compile(ctx context.Context) error {
 	defer func() { // the compiled code replaces them
 		e.Module, e.metered.Code, e.metered.Imports = nil, nil, nil
 	}()
-	if e.Env.Cache != "" {
-		err := e.compileWith(ctx, codeCache{filepath.Join(e.Env.Cache, "wasm")})
+	if e.Env.Cache != "" && e.profiler == nil { // the code of a replay calls the profiler
+		err := e.compileWith(ctx, codeCache{filepath.Join(e.Env.Cache, "wasm"), maxCode})
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
@@ -83,13 +78,14 @@ func NewShared() *Shared { return &Shared{code: wazero.NewCompilationCache()} }
 func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 	conf := wazero.NewRuntimeConfig().WithMemoryLimitPages(uint32(uint64(e.Limits.Memory) / abi.PageSize))
 	e.closeCode = nil
-	dir, kept, err := c.open(e.metered.Code)
+	place, err := c.open(e.metered.Code)
 	if err != nil {
 		e.Env.Log.Warn("compiled modules cannot be kept, so each start compiles them", "err", fileerr.Explain(err))
 	}
+	kept := place.kept
 	switch {
-	case dir != "":
-		cache, err := wazero.NewCompilationCacheWithDir(dir)
+	case place.dir != "":
+		cache, err := wazero.NewCompilationCacheWithDir(place.dir)
 		if err != nil {
 			return err
 		}
@@ -107,7 +103,7 @@ func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 	if slow { // a reload is silent meanwhile
 		e.Env.Log.Info("compiling the module, which may take seconds", "bytes", len(e.metered.Code))
 	}
-	// before the cache is sealed, because the cache contains this code too
+	// before the entry is kept, because it contains this code too
 	if e.pauses, err = host.ProvidePauses(ctx, e.runtime); err == nil {
 		// With workers wazero checks ctx after each function, and package meter limits the size of
 		// a function.
@@ -115,13 +111,15 @@ func (e *Engine) compileWith(ctx context.Context, c codeCache) error {
 	}
 	if err != nil {
 		err = errors.Join(fmt.Errorf("it cannot be compiled: %w", err), e.Close(ctx))
-		c.remove(dir)
+		if !kept || ctx.Err() == nil {
+			place.discard()
+		}
 		return err
 	}
 	if slow {
 		e.Env.Log.Info("compiled the module", "took", time.Since(began))
 	}
-	if err := c.seal(dir); err != nil {
+	if err := c.keep(place); err != nil {
 		e.Env.Log.Warn("the compiled module cannot be kept, so the next start compiles it again", "err", fileerr.Explain(err))
 	}
 	return nil
@@ -169,105 +167,3 @@ func (o *openCode) use(module []byte) (cache wazero.CompilationCache, used bool,
 
 // slowCode is the size of a module whose compilation is logged: about half a second.
 const slowCode = 512 << 10
-
-// codeCache is a folder of compiled modules. It contains a folder per module, named by the module's
-// hash, with the file of wazero, and a file with the hash of that. The hash is necessary because
-// the file is machine code, and wazero detects only some damage. The zero codeCache stores nothing.
-type codeCache struct{ dir string }
-
-const (
-	sealFile = "sha256"
-	keepCode = 30 * 24 * time.Hour // entries that were unused for so long are removed
-)
-
-// open returns the folder of a module, or an empty path. The content of the folder is intact. kept:
-// it has the compiled module.
-func (c codeCache) open(module []byte) (dir string, kept bool, err error) {
-	if c.dir == "" {
-		return "", false, nil
-	}
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
-		return "", false, err
-	}
-	if err := os.Chmod(c.dir, 0o700); err != nil { // its content is executed
-		return "", false, err
-	}
-	c.prune(time.Now())
-	hash := sha256.Sum256(module)
-	dir = filepath.Join(c.dir, hex.EncodeToString(hash[:16]))
-	sum, err := sumOf(dir)
-	sealed, sealErr := os.ReadFile(filepath.Join(dir, sealFile))
-	if kept = err == nil && sealErr == nil && sum == string(sealed); !kept {
-		c.remove(dir)
-	}
-	return dir, kept, os.MkdirAll(dir, 0o700)
-}
-
-// seal writes the hash of a folder after the module was compiled or loaded.
-func (c codeCache) seal(dir string) error {
-	if dir == "" {
-		return nil
-	}
-	sum, err := sumOf(dir)
-	if err != nil {
-		return err
-	}
-	seal := filepath.Join(dir, sealFile)
-	if err := os.WriteFile(seal, []byte(sum), 0o600); err != nil {
-		return err
-	}
-	now := time.Now()
-	return os.Chtimes(seal, now, now)
-}
-
-func (c codeCache) remove(dir string) {
-	if dir != "" {
-		_ = os.RemoveAll(dir) // if that fails, its hash does not match
-	}
-}
-
-// prune removes modules that were not used for a long time.
-func (c codeCache) prune(now time.Time) {
-	seals, err := filepath.Glob(filepath.Join(c.dir, "*", sealFile))
-	if err != nil {
-		return
-	}
-	for _, seal := range seals {
-		if info, err := os.Stat(seal); err == nil && now.Sub(info.ModTime()) > keepCode {
-			c.remove(filepath.Dir(seal))
-		}
-	}
-}
-
-// sumOf returns the hash of all files in a folder, including their names, without the hash file.
-func sumOf(dir string) (string, error) {
-	var names []string
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && d.Name() != sealFile {
-			names = append(names, path)
-		}
-		return err
-	})
-	if err != nil {
-		return "", err
-	}
-	slices.Sort(names)
-	sum := sha256.New()
-	for _, name := range names {
-		if err := addFile(sum, name); err != nil {
-			return "", err
-		}
-	}
-	return hex.EncodeToString(sum.Sum(nil)), nil
-}
-
-func addFile(sum io.Writer, name string) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	fmt.Fprintf(sum, "%s\n", filepath.Base(name))
-	_, err = io.Copy(sum, f)
-	return err
-}
