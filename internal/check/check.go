@@ -31,6 +31,8 @@ type Options struct {
 	Connect bool
 	// Schemas is a folder of [PullSchemas]; empty: the folder that the configuration names, if any.
 	Schemas string
+	// Folders has the folders of schemas that former checks have read; nil: none.
+	Folders *compile.SavedFolders
 	// Cache is the folder for compiled modules; empty: they are compiled for this check.
 	Cache string
 }
@@ -75,7 +77,10 @@ func File(ctx context.Context, path string, components compile.Components, opts 
 		}
 		defer client.Close()
 	}
-	known, err := compile.SavedSchemas(saved)
+	if opts.Folders == nil {
+		opts.Folders = new(compile.SavedFolders)
+	}
+	known, err := opts.Folders.Schemas(saved)
 	if err != nil {
 		fail("schemas", "%v", err)
 		return found

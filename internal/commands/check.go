@@ -87,6 +87,7 @@ func (c *checking) run(ctx context.Context, s cli.Streams, paths []string) error
 	case c.given.Given("config"):
 		return cli.Mistakef("name the configurations either as FILE or with -config")
 	}
+	c.opts.Folders = new(compile.SavedFolders)
 	c.opts.Cache = c.compiled.Folder(cli.Logging{}.New(s.Err))
 	all := report{OK: true, Problems: []finding{}}
 	for _, path := range paths {

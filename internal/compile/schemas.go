@@ -57,14 +57,27 @@ func newSchemas(ask func(group, version string) ([]byte, error)) (*Schemas, erro
 
 // SavedSchemas knows the schemas in a folder of [PullSchemas] and the built-in ones. An empty name
 // means no folder.
-func SavedSchemas(dir string) (*Schemas, error) {
+func SavedSchemas(dir string) (*Schemas, error) { return new(SavedFolders).Schemas(dir) }
+
+// SavedFolders reads each folder of saved schemas once, for a check of many configurations that
+// name the same one. The zero value has read none. It is not safe for concurrent use.
+type SavedFolders struct{ sets map[string]*schema.Set }
+
+// Schemas is [SavedSchemas].
+func (k *SavedFolders) Schemas(dir string) (*Schemas, error) {
 	s, err := newSchemas(nil)
 	if err != nil || dir == "" {
 		return s, err
 	}
-	set, err := schema.Load(dir)
-	if err != nil {
-		return nil, err
+	set := k.sets[dir]
+	if set == nil {
+		if set, err = schema.Load(dir); err != nil {
+			return nil, err
+		}
+		if k.sets == nil {
+			k.sets = make(map[string]*schema.Set)
+		}
+		k.sets[dir] = set
 	}
 	s.Set.Merge(set)
 	s.saved = dir
