@@ -109,6 +109,13 @@ var mutations = []mutation{
 		packages: []string{"./pkg/plugins/..."},
 	},
 	{
+		guarantee: "compiled-private", promise: "machine code is read only where no other user writes",
+		file:     "pkg/plugins/internal/guest/engine/codecache.go",
+		old:      `	if err := codefolder.Check(c.dir); err != nil { // its content is executed`,
+		now:      `	if err := codefolder.Check(c.dir); err == nil && false { // its content is executed`,
+		packages: []string{"./pkg/plugins/internal/guest/engine"},
+	},
+	{
 		guarantee: "fleet-fenced", promise: "a batch is stored only if the lead record is still that of its publisher",
 		file:     "internal/fleet/fence/wire.go",
 		old:      `	h[lastHeader] = []string{strconv.FormatUint(last, 10)}`,
