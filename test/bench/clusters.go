@@ -71,8 +71,13 @@ const (
 	changeEvery      = 5 * time.Millisecond
 )
 
-func newSandbox(ctx context.Context, binary, dir string, pods int) (*sandbox, error) {
-	s := &sandbox{cmd: exec.CommandContext(ctx, binary, "-dir", dir, "-stdin"), file: filepath.Join(dir, "kubeconfig")}
+// newSandbox starts a sandbox. args are flags of its API server.
+func newSandbox(ctx context.Context, binary, dir string, pods int, args ...string) (*sandbox, error) {
+	command := []string{"-dir", dir, "-stdin"}
+	for _, arg := range args {
+		command = append(command, "-apiserver-arg", arg)
+	}
+	s := &sandbox{cmd: exec.CommandContext(ctx, binary, command...), file: filepath.Join(dir, "kubeconfig")}
 	s.cmd.Stderr = os.Stderr
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {

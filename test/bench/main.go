@@ -7,12 +7,14 @@
 //	go -C test/bench run . -profile ../../cmd/router/default.pgo
 //	go -C test/bench run . -profile FILE -only job
 //	go -C test/bench run . -namespaces
+//	go -C test/bench run . -shards [-shard-objects N]
 //	go -C test/bench run . -restart [-wire-pods N] [-sandbox-pods N] [-rounds ROUNDS]
 //	go -C test/bench run . -footprint [-wire-pods N] [-rounds ROUNDS]
 //
 // Then it measures the cost of the checkpoint: see throughput. With -restart it compares a restart
 // of the router with a cold start instead: see compareRestarts. With -namespaces it compares two
-// ways to follow namespaces: see selections. With -footprint it measures the needs of a pod of the
+// ways to follow namespaces: see selections. With -shards it measures several routers that share a
+// watch: see shards. With -footprint it measures the needs of a pod of the
 // router: see footprint.
 //
 // With -write the ratios of the measured parts replace their sections of a document: see package
@@ -88,12 +90,14 @@ func main() {
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
 	url := flag.String("url", "", "used by the command itself: the server")
 	restart := flag.Bool("restart", false, "compare a restart with a cold start instead")
-	router := flag.String("router", "../../bin/router", "for -restart, -namespaces and -footprint: the router's binary")
-	sandbox := flag.String("sandbox", "../../bin/sandbox", "for -restart, -namespaces and -footprint: the sandbox's binary")
+	router := flag.String("router", "../../bin/router", "for -restart, -namespaces, -shards and -footprint: the router's binary")
+	sandbox := flag.String("sandbox", "../../bin/sandbox", "for -restart, -namespaces, -shards and -footprint: the sandbox's binary")
 	onWire := flag.Int("wire-pods", 100_000, "for -restart and -footprint: pods of the server of this command; 0: without it")
 	onSandbox := flag.Int("sandbox-pods", 10_000, "for -restart: pods of the sandbox; 0: without it")
 	selected := flag.Bool("namespaces", false, "compare a watch for each selected namespace with one for all namespaces instead")
 	pod := flag.Bool("footprint", false, "measure image, installation, start and memory instead")
+	sharding := flag.Bool("shards", false, "measure routers that each watch a shard of the sandbox instead")
+	onShards := flag.Int("shard-objects", 50_000, "for -shards: objects of the sandbox")
 	flag.Parse()
 	var err error
 	if *pgo != "" && *only == "job" {
@@ -102,6 +106,8 @@ func main() {
 		err = recordProfile(*pgo, *n/4, *m)
 	} else if *pod {
 		err = footprint(*router, *sandbox, *onWire, *rounds)
+	} else if *sharding {
+		err = shards(*router, *sandbox, *onShards)
 	} else if *selected {
 		err = selections(*router, *sandbox)
 	} else if *restart {
