@@ -1,19 +1,15 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/deltarouter/deltarouter/test/bench/bare"
 	"github.com/deltarouter/deltarouter/test/bench/report"
 )
 
@@ -177,30 +173,12 @@ func postLines(task handTask, synced chan struct{}, posted *atomic.Int64) error 
 	if err != nil {
 		return err
 	}
-	watch, err := client.Get(task.URL + "/api/v1/pods?watch=true&sendInitialEvents=true")
-	if err != nil {
-		return err
-	}
-	defer watch.Body.Close()
-	lines := bufio.NewScanner(watch.Body)
-	lines.Buffer(nil, 1<<20)
-	for n := 0; lines.Scan(); n++ {
-		if n == task.Objects {
-			close(synced)
-		}
-		if n <= task.Objects { // the initial events and the bookmark
-			continue
-		}
-		if err := post(task.Post, lines.Bytes()); err != nil {
-			return err
-		}
-		posted.Add(1)
-	}
-	return errors.Join(lines.Err(), io.ErrUnexpectedEOF)
+	loop := bare.Loop{Client: client, URL: task.URL + "/api/v1/pods", Receiver: task.Post, Body: twoFields}
+	return loop.Run(func() { close(synced) }, func() { posted.Add(1) })
 }
 
-// post posts two fields of a pod.
-func post(url string, line []byte) error {
+// twoFields returns two fields of the pod of an event.
+func twoFields(line []byte) (any, error) {
 	var change struct {
 		Object struct {
 			Metadata struct {
@@ -211,19 +189,8 @@ func post(url string, line []byte) error {
 			} `json:"status"`
 		} `json:"object"`
 	}
-	if err := json.Unmarshal(line, &change); err != nil {
-		return err
-	}
-	body, err := json.Marshal(map[string]string{"name": change.Object.Metadata.Name, "phase": change.Object.Status.Phase})
-	if err != nil {
-		return err
-	}
-	response, err := http.Post(url, "application/json", bytes.NewReader(body)) //nolint:gosec // the receiver of this command
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(io.Discard, response.Body)
-	return errors.Join(err, response.Body.Close())
+	err := json.Unmarshal(line, &change)
+	return map[string]string{"name": change.Object.Metadata.Name, "phase": change.Object.Status.Phase}, err
 }
 
 // recordJobs writes a CPU profile of the router for each work of a webhook job with a state folder:
