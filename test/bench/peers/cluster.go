@@ -2,10 +2,13 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,6 +109,52 @@ func (c *cluster) close() {
 	c.etcd.stop()
 }
 
+// restartAPIServer stops and starts the API server. With forget, etcd loses its history in between.
+func (c *cluster) restartAPIServer(ctx context.Context, forget bool) (err error) {
+	c.apiserver.stop()
+	if c.apiserver = nil; forget {
+		if err := c.compact(ctx); err != nil {
+			return err
+		}
+	}
+	c.apiserver, err = c.start(ctx, "apiserver")
+	return err
+}
+
+// compact drops all history before the latest change, by etcd's JSON gateway.
+func (c *cluster) compact(ctx context.Context) error {
+	var now struct{ Header struct{ Revision string } }
+	if err := c.ask(ctx, "/v3/kv/range", map[string]any{"key": []byte{0}, "count_only": true}, &now); err != nil {
+		return err
+	}
+	return c.ask(ctx, "/v3/kv/compaction", map[string]any{"revision": now.Header.Revision, "physical": true}, &struct{}{})
+}
+
+// ask calls a method of etcd.
+func (c *cluster) ask(ctx context.Context, path string, in, out any) error {
+	url, err := os.ReadFile(filepath.Join(c.dir, "etcd-url"))
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSpace(string(url))+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("etcd: %s: %s", path, response.Status)
+	}
+	return json.NewDecoder(response.Body).Decode(out)
+}
+
 // work is the objects whose changes the programs tell.
 type work struct {
 	name     string
@@ -142,6 +191,11 @@ func (*work) update(ctx context.Context, c *cluster, ch change) error {
 	patch := fmt.Appendf(nil, `{"data":{"stamp":"%d"}}`, ch.stamp)
 	_, err := c.client.CoreV1().ConfigMaps(namespace).Patch(ctx, ch.object, types.MergePatchType, patch, metav1.PatchOptions{})
 	return err
+}
+
+// remove deletes a ConfigMap.
+func (*work) remove(ctx context.Context, c *cluster, ch change) error {
+	return c.client.CoreV1().ConfigMaps(namespace).Delete(ctx, ch.object, metav1.DeleteOptions{})
 }
 
 // write is one request of a batch of changes.

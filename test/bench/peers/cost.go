@@ -55,3 +55,19 @@ func (s *scene) measure(ctx context.Context, rate int, writes []write) (cpu floa
 	p50, p99 = s.latency(changes)
 	return cpu, p50, p99, s.lost(changes), nil
 }
+
+// atRest returns the resident memory of a program without changes, at the times of the size.
+func (c *comparison) atRest(ctx context.Context, who contender, objects int) (rss []float64, err error) {
+	s, err := c.open(ctx, who, objects)
+	if err != nil {
+		return nil, err
+	}
+	defer s.end()
+	for _, after := range c.size.rest {
+		if err := sleep(ctx, time.Until(s.began.Add(after))); err != nil {
+			return nil, err
+		}
+		rss = append(rss, s.memory())
+	}
+	return rss, s.check()
+}

@@ -29,6 +29,8 @@ type program struct {
 	answer string // to each POST; empty: {}
 	// version are the arguments with which the first binary tells its version; empty: it cannot.
 	version []string
+	// untried: the configuration was written from the documentation, without the program.
+	untried bool
 	// note is the setting that a reader must know.
 	note string
 }

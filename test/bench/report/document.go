@@ -44,6 +44,9 @@ ratios: the contenders take turns on the same machine, so that its speed and its
 
 `
 
+// end is behind each section.
+const end = "<!-- end -->"
+
 // Part is the placeholder of a command for the name of a part.
 const Part = "PART"
 
@@ -70,7 +73,7 @@ func (r *Report) Write(document string, order []string) error {
 	b.WriteString(introduction)
 	for _, part := range order {
 		if sections[part] != "" {
-			fmt.Fprintf(&b, "<!-- %s: generated -->\n\n%s<!-- end -->\n\n", part, sections[part])
+			fmt.Fprintf(&b, "<!-- %s: generated -->\n\n%s"+end+"\n\n", part, sections[part])
 			delete(sections, part)
 		}
 	}
@@ -81,10 +84,29 @@ func (r *Report) Write(document string, order []string) error {
 	return r.draw(filepath.Dir(document), text)
 }
 
+// Fill replaces sections of a document whose other text is written by hand. Each must be there.
+func Fill(document string, sections map[string]string) error {
+	old, err := os.ReadFile(document)
+	if err != nil {
+		return err
+	}
+	text := string(old)
+	for part, section := range sections {
+		head := fmt.Sprintf("<!-- %s: generated -->\n\n", part)
+		before, rest, found := strings.Cut(text, head)
+		_, after, ended := strings.Cut(rest, end)
+		if !found || !ended {
+			return fmt.Errorf("%s: there is no section %s", document, part)
+		}
+		text = before + head + section + end + after
+	}
+	return os.WriteFile(document, []byte(text), 0o644) //nolint:gosec // a document
+}
+
 // sectionsOf returns the sections of a document by their parts, and these in their order.
 func sectionsOf(text string) (sections map[string]string, parts []string) {
 	sections = map[string]string{}
-	for _, m := range regexp.MustCompile(`(?s)<!-- ([a-z]+): generated -->\n\n(.*?)<!-- end -->`).FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile(`(?s)<!-- ([a-z]+): generated -->\n\n(.*?)`+end).FindAllStringSubmatch(text, -1) {
 		sections[m[1]] = m[2]
 		parts = append(parts, m[1])
 	}
@@ -100,7 +122,7 @@ func (r *Report) section(part, after string) string {
 		}
 		fmt.Fprintf(&b, "## %s\n\n", t.Title)
 		if t.Text != "" {
-			b.WriteString(wrap(t.Text) + "\n\n")
+			b.WriteString(Wrap(t.Text) + "\n\n")
 		}
 		for _, c := range t.Columns {
 			if c.Chart != nil {
@@ -113,7 +135,7 @@ func (r *Report) section(part, after string) string {
 	if b.Len() == 0 {
 		return ""
 	}
-	return b.String() + wrap(fmt.Sprintf("Measured by `%s`: %d cores, %s, load %s before and %s after the run.",
+	return b.String() + Wrap(fmt.Sprintf("Measured by `%s`: %d cores, %s, load %s before and %s after the run.",
 		strings.ReplaceAll(r.Command, Part, part), runtime.NumCPU(), runtime.Version(), r.before, after)) + "\n\n"
 }
 
@@ -160,8 +182,8 @@ func load() string {
 	return minute
 }
 
-// wrap breaks a paragraph into lines of at most 120 columns.
-func wrap(text string) string {
+// Wrap breaks a paragraph into lines of at most 120 columns.
+func Wrap(text string) string {
 	var b strings.Builder
 	column := 0
 	for word := range strings.FieldsSeq(text) {

@@ -87,6 +87,25 @@ func TestDocument(t *testing.T) {
 	}
 }
 
+// TestFill: the text around a section stays, and a section must be there.
+func TestFill(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "page.md")
+	const page = "# Title\n\nBy hand.\n\n<!-- a: generated -->\n\nold\n\n<!-- end -->\n\nBetween.\n\n<!-- b: generated -->\n\nkept\n\n<!-- end -->\n\nLast.\n"
+	if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Fill(file, map[string]string{"a": "new\n\n"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Fill(file, map[string]string{"c": "new\n\n"}); err == nil {
+		t.Error("a section that is not there is no error")
+	}
+	text, err := os.ReadFile(file)
+	if want := strings.Replace(page, "old", "new", 1); err != nil || string(text) != want {
+		t.Errorf("got\n%s\nwant\n%s", text, want)
+	}
+}
+
 func write(t *testing.T, file string, order []string, tables ...report.Table) string {
 	t.Helper()
 	r := report.New(io.Discard, "bench -only "+report.Part)
