@@ -72,8 +72,8 @@ func forgotten(ctx context.Context, s *scene) (losses, error) {
 	return s.whileDown(ctx, nil, func() error { return s.restartAPIServer(ctx, true) })
 }
 
-// whileDown makes, changes and deletes objects while the program is down, starts it, and counts. The
-// objects are the last ones, whose changes in a burst were not told yet.
+// whileDown makes, changes and deletes objects while the program is down, starts it, and counts.
+// The objects are the last ones, whose changes in a burst were not told yet.
 func (s *scene) whileDown(ctx context.Context, changes []change, before func() error) (r losses, err error) {
 	began, n, few := time.Now(), s.size.objects, s.size.few
 	writes, removed := s.made(laterName, n, n+few), []change(nil)

@@ -51,7 +51,7 @@ type ledger struct {
 	last    time.Time // a statement came
 	known   int       // statements about changes that were made
 	again   int       // those about changes that were told before
-	unknown int       // statements about changes that nobody made
+	unknown int       // statements about other changes
 }
 
 func newLedger() *ledger { return &ledger{records: map[change]*record{}} }

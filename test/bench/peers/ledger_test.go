@@ -5,11 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/deltarouter/deltarouter/test/leaks"
 )
-
-func TestMain(m *testing.M) { leaks.Main(m) }
 
 // TestLedger: what was never told is lost, what was told before is told again, and only the first
 // time counts for the latency.
@@ -70,7 +66,7 @@ func TestAwait(t *testing.T) {
 // TestReceiver: what is posted while the receiver is down does not count, and a POST that cannot be
 // read makes the figures wrong.
 func TestReceiver(t *testing.T) {
-	p := router()
+	p := metacontroller()
 	r := startReceiver(&p)
 	t.Cleanup(r.http.Close)
 	first := r.next("a")
@@ -87,7 +83,7 @@ func TestReceiver(t *testing.T) {
 		defer response.Body.Close()
 		return response.StatusCode
 	}
-	const body = `{"op":"updated","name":"a","stamp":"1"}`
+	const body = `{"object":{"metadata":{"name":"a"},"data":{"stamp":"1"}}}`
 	r.down.Store(true)
 	if status := post(body); status != http.StatusServiceUnavailable || r.lost([]change{first}) != 1 {
 		t.Errorf("down: got status %d", status)

@@ -2,17 +2,17 @@
 // docs/PEERS.md: each change of 5,000 ConfigMaps, or of Events, becomes one POST to a webhook.
 //
 //	make bench PEERS=DIR
-//	go -C test/bench run ./peers -dir DIR [-programs NAME,…] [-parts cost,faults,memory] [-rounds N] [-short]
+//	go -C test/bench run ./peers -dir DIR [-programs NAME,…] [-parts cost,…] [-rounds N] [-short]
 //	go -C test/bench run ./peers -dir DIR -write ../../docs/PEERS.md
 //
-// The folder DIR has the binaries of the tools, which the repository neither has, fetches nor builds.
-// A tool whose binaries are absent is named and left out. Without DIR, the router is compared with
-// the loop of package bare. With -short a try takes minutes; its figures say nothing.
+// The folder DIR has the binaries of the tools, which the repository neither has, fetches nor
+// builds. A tool whose binaries are absent is named and left out. Without DIR, the router is
+// compared with the loop of package bare. With -short a try takes minutes; its figures say nothing.
 //
 // One program runs at a time, beside a real API server and etcd of its own (bin/sandbox) and the
 // receiver of this command, in rounds of opposite order. All get the same objects and changes, and
-// a ledger counts their POSTs in the same way: see ledger. A program is a value of the type program;
-// its configuration is written by its function setUp.
+// a ledger counts their POSTs in the same way: see ledger. A program is a value of the type
+// program; its configuration is written by its function setUp.
 //
 // It is a command of its own, beside the benchmarks of the folder above, because it shares neither
 // their server nor their documents: it measures processes of others, counts what they lose, and its
@@ -207,7 +207,8 @@ func (c *comparison) contenders() (all []contender) {
 	return all
 }
 
-// measure runs the parts in rounds of opposite order. A program that fails is left out from then on.
+// measure runs the parts in rounds of opposite order. A program that fails is left out from then
+// on.
 func (c *comparison) measure(ctx context.Context, parts []string) error {
 	for round := range c.rounds {
 		order := c.contenders()

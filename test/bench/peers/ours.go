@@ -31,9 +31,6 @@ routes:
   - {name: changes, from: objects, to: out, emit: '{"op": op, "name": object.metadata.name, "stamp": object.%s}'}
 `
 
-// programs returns all tools of the comparison, the router first.
-func programs() []program { return []program{router(), bareLoop()} }
-
 func router() program {
 	return program{
 		name: own, binaries: []string{"router"}, works: []*work{configMaps(), events()}, parse: parseBrief, version: []string{"version"},

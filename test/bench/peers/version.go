@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// versionOf returns the version that a binary tells, or the one that the Go tool has recorded in it.
+// versionOf returns the version that a binary tells, or the one that the Go tool has recorded.
 func (p *program) versionOf(ctx context.Context, binary string) string {
 	if len(p.version) > 0 {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
