@@ -115,10 +115,16 @@ generate: ## regenerate all generated files
 check: fmt generate lint ## run the checks of a commit beside the tests: format, tidy, generate, lint, no difference
 	@git diff --exit-code || { echo "check: commit the differences above, and run it again" >&2; exit 1; }
 
-bench: build ## compare the router with client-go programs, measure checkpoint, guests and restarts, and write docs/BENCHMARKS.md
+# PEERS is a folder with binaries of other tools: the router is compared with them instead.
+PEERS ?=
+bench: build ## measure the router beside client-go programs, and write docs/BENCHMARKS.md; with PEERS=DIR beside the tools in DIR, for hours, and write docs/PEERS.md
+ifneq ($(PEERS),)
+	go -C test/bench run ./peers -dir "$(abspath $(PEERS))" -write ../../docs/PEERS.md
+else
 	go -C test/bench run . -write ../../docs/BENCHMARKS.md
 	go -C test/bench run ./guests -write ../../docs/BENCHMARKS.md
 	go -C test/bench run . -restart -write ../../docs/BENCHMARKS.md
+endif
 
 release: ## build the artifacts of a release, dist/release; with CHECK=1 twice, and compare the checksums
 	@sh tools/jsengine.sh
