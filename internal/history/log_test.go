@@ -124,6 +124,7 @@ func (r *router) decide(route, name string, version int, outcome history.Outcome
 // TestObject: the history of an object is the same while the router runs, after its stop, after a
 // restart and after a kill.
 func TestObject(t *testing.T) {
+	// Guarantee: history
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		r := start(t, dir, usual)
@@ -208,6 +209,7 @@ func TestDecisions(t *testing.T) {
 
 // TestSecrets: the content of a Secret is in no file, and neither are states if the settings say so.
 func TestSecrets(t *testing.T) {
+	// Guarantee: history-secrets
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		settings := usual
@@ -297,6 +299,7 @@ func noise(n int) string {
 // TestLost: what the writer cannot keep up with, or cannot write, is missing, counted, and reported
 // in the history itself; later records are there.
 func TestLost(t *testing.T) {
+	// Guarantee: history
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "history")
 		r := start(t, dir, usual)

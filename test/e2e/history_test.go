@@ -21,6 +21,7 @@ import (
 // TestHistoryRecorded kills a router and starts it again, and compares its history with the changes
 // that the API server has answered, and with what the receiver got.
 func TestHistoryRecorded(t *testing.T) {
+	// Guarantee: history
 	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
@@ -102,6 +103,7 @@ routes:
 
 // TestHistory asks a running router what happened to an object, what it was, and what a route did.
 func TestHistory(t *testing.T) {
+	// Guarantee: history
 	t.Parallel()
 	s, ns := sandboxtest.StartNamespace(t)
 	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
