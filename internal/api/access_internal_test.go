@@ -152,6 +152,10 @@ func (s secretive) Runs(ctx context.Context, _ RunsQuery) (a RunsAnswer, err err
 	return a, s.check(ctx)
 }
 
+func (s secretive) Why(ctx context.Context, _ WhyQuery) (a WhyAnswer, err error) {
+	return a, s.check(ctx)
+}
+
 func secretiveConfig(t *testing.T) ControlConfig {
 	s := secretive{t}
 	return ControlConfig{
@@ -198,6 +202,9 @@ func TestEndpoints(t *testing.T) {
 		}
 		if strings.Contains(path, "/history/") {
 			query = "?name=x"
+		}
+		if strings.HasSuffix(path, "/why") {
+			query = "?source=s&name=x"
 		}
 		if strings.HasSuffix(path, "/pause") {
 			body = `{}`

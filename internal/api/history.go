@@ -94,6 +94,41 @@ type Step struct {
 	Error string    `json:"error,omitempty"`
 }
 
+// WhyQuery asks what a route thought of the changes of an object.
+type WhyQuery struct {
+	Route                   string
+	Source, Namespace, Name string
+	Since, Until            time.Time // zero: open
+	Limit                   int       // records per answer, the newest ones, 1 to 1000
+}
+
+// Why is a change of an object with the verdict of a route, and the decisions of the route about it.
+type Why struct {
+	HistoryRecord // zero for decisions whose change is not in the span
+
+	// match, no match or error; for a condition: holds, does not hold or error; not known: the
+	// states are not recorded
+	Verdict string `json:"verdict,omitempty"`
+	// the first part of the condition that is not met, as configured
+	Because string `json:"because,omitempty"`
+	At      string `json:"at,omitempty"`     // file:line:column of this part
+	Reason  string `json:"reason,omitempty"` // the reason for an error
+
+	Decisions []HistoryRecord `json:"decisions,omitempty"`
+}
+
+// WhyAnswer has the changes of an object in the order of time, as one route sees them.
+type WhyAnswer struct {
+	Route  string    `json:"route"`
+	Source string    `json:"source"`
+	From   time.Time `json:"from,omitzero"` // of earlier times nothing is known
+	// reasons for which there is nothing, or for which a verdict may differ from that of its time
+	Notes   []string `json:"notes,omitempty"`
+	Changes []Why    `json:"changes"`
+	More    bool     `json:"more,omitempty"`
+	HistoryGaps
+}
+
 // RunsQuery selects decisions of a route.
 type RunsQuery struct {
 	Route        string
@@ -127,6 +162,7 @@ type RunsAnswer struct {
 type History interface {
 	Object(ctx context.Context, q HistoryQuery) (HistoryAnswer, error)
 	Runs(ctx context.Context, q RunsQuery) (RunsAnswer, error)
+	Why(ctx context.Context, q WhyQuery) (WhyAnswer, error)
 }
 
 var errNoHistory = errors.New("the router records no history: set history in its configuration, which needs state.dir, and restart it")
@@ -187,6 +223,35 @@ func (c *control) history(r *http.Request) (any, error) {
 	return answer, err
 }
 
+func parseWhy(route, text string) (q WhyQuery, err error) {
+	values, err := parameters(text, "source", "namespace", "name", "since", "until", "limit")
+	if err != nil {
+		return q, err
+	}
+	q = WhyQuery{Route: route, Source: values.Get("source"), Namespace: values.Get("namespace"), Name: values.Get("name")}
+	if q.Source == "" || q.Name == "" {
+		return q, errors.New("source or name is missing: write ?source=…&name=…, and &namespace=… if the object has one")
+	}
+	if q.Since, q.Until, err = parseSpan(values); err != nil {
+		return q, err
+	}
+	q.Limit, err = limitOf(values)
+	return q, err
+}
+
+func (c *control) why(r *http.Request) (any, error) {
+	if c.History == nil {
+		return nil, refuse(http.StatusConflict, errNoHistory)
+	}
+	q, err := parseWhy(r.PathValue("route"), r.URL.RawQuery)
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, err)
+	}
+	answer, err := c.History.Why(r.Context(), q)
+	answer.Changes = append([]Why{}, answer.Changes...)
+	return answer, err
+}
+
 func parseRuns(route, text string) (q RunsQuery, err error) {
 	values, err := parameters(text, "failed", "since", "until", "limit")
 	if err != nil {
@@ -238,6 +303,17 @@ func (c *Client) History(ctx context.Context, q HistoryQuery) (answer HistoryAns
 		values.Set("states", "true")
 	}
 	return answer, c.call(ctx, http.MethodGet, "/api/v1/history/"+url.PathEscape(q.Source)+"?"+values.Encode(), nil, &answer)
+}
+
+// Why returns the newest changes of an object, as a route sees them.
+func (c *Client) Why(ctx context.Context, q WhyQuery) (answer WhyAnswer, err error) {
+	values := spanOf(q.Since, q.Until, q.Limit)
+	values.Set("source", q.Source)
+	values.Set("name", q.Name)
+	if q.Namespace != "" {
+		values.Set("namespace", q.Namespace)
+	}
+	return answer, c.call(ctx, http.MethodGet, "/api/v1/routes/"+url.PathEscape(q.Route)+"/why?"+values.Encode(), nil, &answer)
 }
 
 // Runs returns the newest decisions of a route.

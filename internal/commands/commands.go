@@ -27,6 +27,7 @@ func program(made compile.Components) *cli.Program {
 				getCommand(),
 				tapCommand(),
 				historyCommand(),
+				whyCommand(),
 				runsCommand(),
 				dlqCommand(),
 				pauseCommand(),

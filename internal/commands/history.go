@@ -36,11 +36,7 @@ router tap show these.
 			h := &historyOf{}
 			h.Formats = []string{"text", "json", "yaml"}
 			h.AddFlags(f)
-			f.StringVar(&h.query.Namespace, "n", "", "`NAMESPACE` the namespace of the object")
-			f.StringVar(&h.since, "since", "24h", "`TIME` the begin: how long ago, as in 2h, or a time, as in 2006-01-02T15:04:05Z")
-			f.StringVar(&h.until, "until", "", "`TIME` the end, in the same form; by default now")
-			f.StringVar(&h.at, "at", "", "`TIME` print the object as it was then")
-			f.IntVar(&h.query.Limit, "limit", 200, "`N` the newest records, at most 1000")
+			h.addFlags(f, "print the object as it was then")
 			return h.run
 		},
 	}
@@ -51,7 +47,18 @@ type historyOf struct {
 	cli.Remote
 
 	query            api.HistoryQuery
+	route            string // why: the route that is asked about
 	since, until, at string
+	time             time.Time // at
+}
+
+// addFlags adds the flags that select records.
+func (h *historyOf) addFlags(f *cli.Flags, at string) {
+	f.StringVar(&h.query.Namespace, "n", "", "`NAMESPACE` the namespace of the object")
+	f.StringVar(&h.since, "since", "24h", "`TIME` the begin: how long ago, as in 2h, or a time, as in 2006-01-02T15:04:05Z")
+	f.StringVar(&h.until, "until", "", "`TIME` the end, in the same form; by default now")
+	f.StringVar(&h.at, "at", "", "`TIME` "+at)
+	f.IntVar(&h.query.Limit, "limit", 200, "`N` the newest records, at most 1000")
 }
 
 // timeOf reads a time, or how long ago it was; the zero time if the text is empty.
@@ -72,43 +79,20 @@ func timeOf(flag, text string, now time.Time) (time.Time, error) {
 
 func (h *historyOf) run(ctx context.Context, s cli.Streams, args []string) error {
 	h.Streams = s
-	if len(args) != 1 || !strings.Contains(args[0], "/") {
-		return cli.Mistakef("name one object: router history RESOURCE/NAME")
-	}
-	source, name, _ := strings.Cut(args[0], "/")
-	if namespace, rest, ok := strings.Cut(name, "/"); ok {
-		h.query.Namespace, name = namespace, rest
-	}
-	now := time.Now()
-	at, err := timeOf("at", h.at, now)
-	if err == nil {
-		h.query.Since, err = timeOf("since", h.since, now)
-	}
-	if err == nil {
-		h.query.Until, err = timeOf("until", h.until, now)
-	}
-	if err != nil {
+	if err := h.find(ctx, "history", args); err != nil {
 		return err
 	}
-	if err := h.Connect(ctx); err != nil {
-		return err
-	}
-	sources, err := h.Client.Sources(ctx)
-	if err != nil {
-		return err
-	}
-	if h.query.Source, err = listing.Source(source, sources); err != nil {
-		return cli.Mistakef("%s", err.Error())
-	}
-	h.query.Name = name
-	if !at.IsZero() {
-		return h.printAt(ctx, at)
+	if !h.time.IsZero() {
+		return h.printAt(ctx, h.time)
 	}
 	answer, err := h.Client.History(ctx, h.query)
 	if err != nil {
 		return err
 	}
-	h.warn(&answer)
+	h.warn(answer.From, answer.More, answer.HistoryGaps)
+	if len(answer.Kept) > 0 {
+		cli.Printf(h.Err, "the source keeps only names, versions and these fields (cache: auto): %s\n", strings.Join(answer.Kept, ", "))
+	}
 	switch h.Output {
 	case "json":
 		return h.PrintJSON(answer)
@@ -124,22 +108,51 @@ func (h *historyOf) run(ctx context.Context, s cli.Streams, args []string) error
 	return nil
 }
 
+// find reads the arguments, connects to the router, and finds the source of the object.
+func (h *historyOf) find(ctx context.Context, command string, args []string) (err error) {
+	if len(args) != 1 || !strings.Contains(args[0], "/") {
+		return cli.Mistakef("name one object: router %s RESOURCE/NAME", command)
+	}
+	source, name, _ := strings.Cut(args[0], "/")
+	if namespace, rest, ok := strings.Cut(name, "/"); ok {
+		h.query.Namespace, name = namespace, rest
+	}
+	h.query.Name = name
+	now := time.Now()
+	for _, one := range []struct {
+		flag, text string
+		into       *time.Time
+	}{{"since", h.since, &h.query.Since}, {"until", h.until, &h.query.Until}, {"at", h.at, &h.time}} {
+		if *one.into, err = timeOf(one.flag, one.text, now); err != nil {
+			return err
+		}
+	}
+	if err := h.Connect(ctx); err != nil {
+		return err
+	}
+	sources, err := h.Client.Sources(ctx)
+	if err != nil {
+		return err
+	}
+	if h.query.Source, err = listing.Source(source, sources); err != nil {
+		return cli.Mistakef("%s", err.Error())
+	}
+	return nil
+}
+
 func (h *historyOf) object() string {
 	return h.query.Source + " " + strings.TrimPrefix(h.query.Namespace+"/"+h.query.Name, "/")
 }
 
 // warn says what may be missing in an answer.
-func (h *historyOf) warn(a *api.HistoryAnswer) {
-	if h.query.Since.Before(a.From) {
-		cli.Printf(h.Err, "the history begins at %s; of earlier times nothing is known\n", a.From.Local().Format(time.DateTime))
+func (h *historyOf) warn(from time.Time, more bool, gaps api.HistoryGaps) {
+	if h.query.Since.Before(from) {
+		cli.Printf(h.Err, "the history begins at %s; of earlier times nothing is known\n", from.Local().Format(time.DateTime))
 	}
-	if a.More {
-		cli.Printf(h.Err, "only the newest %s are shown: see -limit and -until\n", cli.Count(len(a.Records), "record"))
+	if more {
+		cli.Printf(h.Err, "only the newest %s are shown: see -limit and -until\n", cli.Count(h.query.Limit, "record"))
 	}
-	warnGaps(&h.Remote, a.HistoryGaps)
-	if len(a.Kept) > 0 {
-		cli.Printf(h.Err, "the source keeps only names, versions and these fields (cache: auto): %s\n", strings.Join(a.Kept, ", "))
-	}
+	warnGaps(&h.Remote, gaps)
 }
 
 func warnGaps(r *cli.Remote, gaps api.HistoryGaps) {
@@ -275,6 +288,94 @@ func stateAt(a *api.HistoryAnswer, at time.Time) (state json.RawMessage, deleted
 		}
 	}
 	return state, deleted, known
+}
+
+// whyCommand shows why a route told, or did not tell, of the changes of an object.
+func whyCommand() cli.Command {
+	return cli.Command{
+		Name:    "why",
+		Args:    "RESOURCE/NAME",
+		Summary: "Show why a route told, or did not tell, of the changes of an object",
+		Description: `
+For each change that the running router has in its history, it prints the verdict of the route, with the first test that
+is not met, and below it what the route did. A verdict is found by the rules of now, with the states of then; objects
+that a filter looks up are those of now. If there is no change, it says why there may be none.`,
+		Examples: []cli.Example{
+			{Line: "router why pods/web-0 -n shop -route crashes", Text: "the changes of the last day"},
+			{Line: "router why pods/web-0 -n shop -route crashes -at 2026-11-30T12:00:00Z", Text: "the last change at that time"},
+		},
+		Setup: func(f *cli.Flags) cli.Run {
+			h := &historyOf{}
+			h.AddFlags(f)
+			f.StringVar(&h.route, "route", "", "`ROUTE` the route")
+			h.addFlags(f, "only the last change until then")
+			return h.why
+		},
+	}
+}
+
+func (h *historyOf) why(ctx context.Context, s cli.Streams, args []string) error {
+	h.Streams = s
+	if h.route == "" {
+		return cli.Mistakef("name a route: router why RESOURCE/NAME -route ROUTE")
+	}
+	if err := h.find(ctx, "why", args); err != nil {
+		return err
+	}
+	q := api.WhyQuery{
+		Route: h.route, Source: h.query.Source, Namespace: h.query.Namespace, Name: h.query.Name, Since: h.query.Since, Until: h.query.Until, Limit: h.query.Limit,
+	}
+	if !h.time.IsZero() {
+		q.Since, q.Until = time.Time{}, time.Time{}
+	}
+	answer, err := h.Client.Why(ctx, q)
+	if err != nil {
+		return err
+	}
+	if !h.time.IsZero() {
+		answer.Changes = lastUntil(answer.Changes, h.time)
+	}
+	if h.Output == "json" {
+		return h.PrintJSON(answer)
+	}
+	h.warn(answer.From, answer.More, answer.HistoryGaps)
+	for _, note := range answer.Notes {
+		cli.Printf(h.Err, "%s\n", note)
+	}
+	for i := range answer.Changes {
+		h.printWhy(&answer.Changes[i])
+	}
+	return nil
+}
+
+// lastUntil returns the last change until a time.
+func lastUntil(all []api.Why, at time.Time) (last []api.Why) {
+	for i := range all {
+		if !all[i].Time.After(at) && all[i].Verdict != "" {
+			last = all[i : i+1]
+		}
+	}
+	return last
+}
+
+func (h *historyOf) printWhy(w *api.Why) {
+	if w.Verdict != "" {
+		because := ""
+		if w.Because != "" {
+			because = ": " + short(w.Because)
+		}
+		if w.At != "" {
+			because += "  (" + w.At + ")"
+		}
+		if w.Reason != "" {
+			because += ": " + w.Reason
+		}
+		cli.Printf(h.Out, "%s %s %s  %s%s\n", w.Time.Local().Format(stamp), w.Op, dash(w.ResourceVersion), w.Verdict, because)
+	}
+	for i := range w.Decisions {
+		d := &w.Decisions[i]
+		cli.Printf(h.Out, "    → %s\n", summary(d.Decision, d.Time, d.Op))
+	}
 }
 
 // runsCommand shows the last decisions of a route.

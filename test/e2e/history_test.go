@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -119,6 +120,7 @@ sources:
 routes:
   - {name: told, from: maps, ops: [updated, deleted], to: out}
   - {name: refused, from: maps, ops: [updated], to: hook}
+  - {name: never, from: maps, filter: object.metadata.name == "web" && object.data.value == "9", to: out}
 `, refusing.URL, ns))
 	r := routertest.StartFile(t, file)
 	r.Ready(t)
@@ -157,4 +159,13 @@ routes:
 	contains(ask(0, "runs", "told", "-failed"), "No decision of route told")
 	contains(ask(1, "runs", "tolt"), `there is no route "tolt"`, "told")
 	contains(ask(2, "history", "web"), "RESOURCE/NAME")
+
+	contains(ask(0, "why", "maps/web", "-n", ns, "-route", "told"), "added", "no match: existing: skip", "updated", "match", "→ delivered", "deleted", "match", "→ delivered")
+	contains(ask(0, "why", "maps/web", "-n", ns, "-route", "never", "-at", between.Format(time.RFC3339Nano)), "updated", `no match: object.data.value == "9"`, "config.yaml:")
+	contains(ask(0, "why", "maps/none", "-n", ns, "-route", "told"), "the source has no such object")
+	contains(ask(1, "why", "maps/web", "-n", ns, "-route", "tolt"), `there is no route "tolt"; did you mean "told"?`)
+	text, err := os.ReadFile(file)
+	must.Succeed(t, err)
+	r.Reload(t, file, strings.Replace(string(text), `"9"`, `"2"`, 1), true)
+	contains(ask(0, "why", "maps/web", "-n", ns, "-route", "never"), "the route was another one: changes of that time are judged by the present one", "updated", "match")
 }
