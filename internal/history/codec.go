@@ -235,9 +235,10 @@ var errRecord = errors.New("a record of the history is damaged")
 // decoder reads the records of one segment. It is used with all records of the objects that it is
 // asked for, in their order.
 type decoder struct {
-	objects map[uint64]*known
-	rest    []byte
-	failed  bool
+	objects   map[uint64]*known
+	stateless bool // skip the states
+	rest      []byte
+	failed    bool
 }
 
 // known is an object of a segment, and the state after its last change.
@@ -354,6 +355,9 @@ func (d *decoder) change(at time.Time) any {
 	flags := d.number()
 	c.Initial, c.Stale, c.Texts = flags&flagInitial != 0, flags&flagStale != 0, flags&flagTexts != 0
 	c.Seen, c.Version = d.before(at), d.text()
+	if d.stateless {
+		return c
+	}
 	if flags&flagKnown != 0 {
 		c.Before = o.last
 	}

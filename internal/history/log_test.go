@@ -77,7 +77,7 @@ func (r *router) update(name string, version int) {
 func of(t *testing.T, r *history.Reader, name string) (lines []string) {
 	t.Helper()
 	r.Damaged = func(path string, err error) { t.Errorf("%s: %v", path, err) }
-	records, err := r.Object(t.Context(), "pods", event.Key{Namespace: "shop", Name: name}, history.Span{})
+	records, _, err := r.Object(t.Context(), "pods", event.Key{Namespace: "shop", Name: name}, history.Span{}, 1000)
 	must.Succeed(t, err)
 	for _, record := range records {
 		switch c := record.(type) {
@@ -203,6 +203,35 @@ func TestDecisions(t *testing.T) {
 		failed := func(d *history.Decision) bool { return d.Outcome == history.DeadLettered }
 		if got, want := versions(history.Span{}, 2, failed), []string{"1002", "1001"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// TestBounds: of many records, or of large ones, the newest are returned.
+func TestBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := start(t, t.TempDir(), usual)
+		for version := range 100 {
+			r.update("web", version+1)
+		}
+		records, more, err := r.reader().Object(t.Context(), "pods", event.Key{Namespace: "shop", Name: "web"}, history.Span{}, 7)
+		must.Succeed(t, err)
+		if len(records) != 7 || !more || records[6].(*history.Change).Version != "100" || records[0].(*history.Change).Version != "94" {
+			t.Errorf("%d records, more %t", len(records), more)
+		}
+		large := func(version int) *event.Object {
+			o, err := event.ParseObject(pods, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"large","uid":"l","resourceVersion":"%d"},"x":%q}`, version, strings.Repeat("x", 3<<20)))
+			must.Succeed(t, err)
+			return o
+		}
+		for version := range 20 {
+			r.Delta(&event.Delta{Source: "pods", Op: event.Updated, Old: large(version), New: large(version + 1), Seen: time.Now()})
+			must.Succeed(t, r.Sync(t.Context()))
+		}
+		records, more, err = r.reader().Object(t.Context(), "pods", event.Key{Namespace: "shop", Name: "large"}, history.Span{}, 1000)
+		must.Succeed(t, err)
+		if len(records) != 10 || !more || records[9].(*history.Change).Version != "20" {
+			t.Errorf("%d large records, more %t", len(records), more)
 		}
 	})
 }
@@ -357,7 +386,7 @@ func TestDamagedSegment(t *testing.T) {
 		reader := folder(t, dir)
 		var damaged []string
 		reader.Damaged = func(path string, _ error) { damaged = append(damaged, path) }
-		records, err := reader.Object(t.Context(), "pods", event.Key{Namespace: "shop", Name: "web"}, history.Span{})
+		records, _, err := reader.Object(t.Context(), "pods", event.Key{Namespace: "shop", Name: "web"}, history.Span{}, 1000)
 		if err != nil || len(records) != 2 || !slices.Equal(damaged, files[1:2]) {
 			t.Errorf("%d records, damaged %q, %v", len(records), damaged, err)
 		}

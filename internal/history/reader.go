@@ -77,23 +77,39 @@ func (s Span) has(at time.Time) bool {
 	return (s.From.IsZero() || !at.Before(s.From)) && (s.To.IsZero() || !at.After(s.To))
 }
 
+// maxStates bounds the states of the records that [Reader.Object] returns, in bytes.
+const maxStates = 64 << 20
+
 // Object returns the changes of the objects with a name in a source, and the decisions of routes
-// about them, in their order. The error is that of ctx.
-func (r *Reader) Object(ctx context.Context, source string, key event.Key, in Span) (records []any, err error) {
+// about them, in their order: the newest ones, at most limit, and fewer if their states are large.
+// more reports that there are older ones. The error is that of ctx.
+func (r *Reader) Object(ctx context.Context, source string, key event.Key, in Span, limit int) (records []any, more bool, err error) {
+	size := 0
+	trim := func(most int) {
+		for len(records) > most || size > maxStates && len(records) > 1 {
+			if c, ok := records[0].(*Change); ok {
+				size -= len(c.Before) + len(c.After)
+			}
+			records, more = slices.Delete(records, 0, 1), true
+		}
+	}
 	err = r.each(ctx, keyOf(source, key), in, func(record any) {
 		switch c := record.(type) {
 		case *Change:
 			if c.Source == source && c.Key == key {
-				records = append(records, c)
+				records, size = append(records, c), size+len(c.Before)+len(c.After)
 			}
 		case *Decision:
 			if c.Source == source && c.Key == key {
 				records = append(records, c)
 			}
 		}
+		// the segments of a source and those of decisions may overlap
+		trim(4 * limit)
 	})
 	slices.SortStableFunc(records, func(a, b any) int { return timeOf(a).Compare(timeOf(b)) })
-	return records, err
+	trim(limit)
+	return records, more, err
 }
 
 func timeOf(record any) time.Time {
@@ -226,6 +242,7 @@ func (r *Reader) read(ctx context.Context, p *part, key *uint32, take func(any),
 		r.damaged(p.path, err)
 	}
 	d := newDecoder()
+	d.stateless = len(has) > 0 // decisions are asked for
 	for _, f := range frames {
 		if ctx.Err() != nil {
 			return ctx.Err()

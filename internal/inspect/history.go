@@ -27,10 +27,32 @@ const (
 type History struct {
 	objects *Current
 	log     *history.Log
+	turns   chan struct{} // has room for the questions that are answered at a time
 }
 
+// atOnce is the number of questions that are answered at a time: each may unpack much of the history.
+const atOnce = 2
+
 // NewHistory returns the history of a running router.
-func NewHistory(objects *Current, log *history.Log) *History { return &History{objects, log} }
+func NewHistory(objects *Current, log *history.Log) *History {
+	return &History{objects, log, make(chan struct{}, atOnce)}
+}
+
+// reader returns a reader, when it is the turn of the caller, who calls done.
+func (h *History) reader(ctx context.Context, gaps *api.HistoryGaps) (r *history.Reader, done func(), err error) {
+	select {
+	case h.turns <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	done = func() { <-h.turns }
+	if r, err = h.log.Reader(ctx); err != nil {
+		done()
+		return nil, nil, err
+	}
+	r.Damaged = func(string, error) { gaps.Damaged++ }
+	return r, done, nil
+}
 
 // Object implements api.History.
 func (h *History) Object(ctx context.Context, q api.HistoryQuery) (answer api.HistoryAnswer, err error) {
@@ -39,24 +61,21 @@ func (h *History) Object(ctx context.Context, q api.HistoryQuery) (answer api.Hi
 	if err := access.Check(ctx, inv.rights("get", q.Source, q.Namespace, q.Name)...); err != nil {
 		return answer, err
 	}
-	reader, err := h.log.Reader(ctx)
+	reader, done, err := h.reader(ctx, &answer.HistoryGaps)
 	if err != nil {
 		return answer, err
 	}
-	reader.Damaged = func(string, error) { answer.Damaged++ }
+	defer done()
 	answer.Source, answer.From, answer.Kept = q.Source, reader.First().UTC(), inv.keptFields(q.Source)
 	in := history.Span{From: q.Since, To: q.Until}
-	records, err := reader.Object(ctx, q.Source, event.Key{Namespace: q.Namespace, Name: q.Name}, in)
-	if err != nil {
+	records, more, err := reader.Object(ctx, q.Source, event.Key{Namespace: q.Namespace, Name: q.Name}, in, q.Limit)
+	if answer.More = more; err != nil {
 		return answer, err
 	}
 	if answer.Lost, err = lostIn(ctx, reader, in); err != nil {
 		return answer, err
 	}
 	records = together(once(records))
-	if n := len(records) - q.Limit; n > 0 {
-		records, answer.More = records[n:], true
-	}
 	shown := &shown{inv: inv, may: make(map[string]bool)}
 	states := maxStates
 	for _, record := range records {
@@ -227,11 +246,11 @@ func (h *History) Runs(ctx context.Context, q api.RunsQuery) (answer api.RunsAns
 	} else if err := inv.checkSeen(ctx, "list", q.Route); err != nil {
 		return answer, err
 	}
-	reader, err := h.log.Reader(ctx)
+	reader, done, err := h.reader(ctx, &answer.HistoryGaps)
 	if err != nil {
 		return answer, err
 	}
-	reader.Damaged = func(string, error) { answer.Damaged++ }
+	defer done()
 	answer.Route, answer.From = q.Route, reader.First().UTC()
 	in := history.Span{From: q.Since, To: q.Until}
 	decisions, err := reader.Decisions(ctx, q.Route, in, q.Limit, func(d *history.Decision) bool { return !q.Failed || failed(d) })

@@ -69,10 +69,12 @@ func (h *History) Why(ctx context.Context, q api.WhyQuery) (answer api.WhyAnswer
 }
 
 func (h *History) beginsOf(ctx context.Context) ([]*history.Begin, error) {
-	reader, err := h.log.Reader(ctx)
+	var gaps api.HistoryGaps
+	reader, done, err := h.reader(ctx, &gaps)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	return reader.Begins(ctx, history.Span{})
 }
 

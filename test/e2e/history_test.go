@@ -57,7 +57,7 @@ routes:
 	reader, err := history.OpenFolder(filepath.Join(filepath.Dir(file), "state", history.Folder))
 	must.Succeed(t, err)
 	reader.Damaged = func(path string, err error) { t.Errorf("%s: %v", path, err) }
-	records, err := reader.Object(t.Context(), "maps", event.Key{Namespace: ns, Name: "web"}, history.Span{})
+	records, _, err := reader.Object(t.Context(), "maps", event.Key{Namespace: ns, Name: "web"}, history.Span{}, 1000)
 	must.Succeed(t, err)
 	value := func(state string) string {
 		if state == "" {
