@@ -76,6 +76,7 @@ func (o *Owner) Run(ctx context.Context, give <-chan struct{}) {
 	defer stop()
 	watches.Go(func() { o.members.watch(watching) })
 	watches.Go(func() { o.watchRoutes(watching) })
+	watches.Go(func() { (&cleaner{o, map[string]uint64{}, map[string]sighting{}}).run(watching) })
 	tick := time.NewTicker(o.cfg.TTL / 3)
 	defer tick.Stop()
 	o.show(ctx)

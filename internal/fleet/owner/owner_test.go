@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -197,6 +195,51 @@ func (f *fleet) outdated(generation uint64) string {
 	return ""
 }
 
+// Keys of earlier generations that no worker holds are removed: a free one, and one of a worker that
+// has ended. One that is renewed stays until it is not.
+func TestForgottenKeys(t *testing.T) {
+	// Guarantee: workers-reshard
+	t.Parallel()
+	f := newFleet(t)
+	put := func(key, worker string) {
+		t.Helper()
+		v := value{Worker: worker}
+		_, err := f.own.Put(t.Context(), key, v.encode())
+		must.Succeed(t, err)
+	}
+	put("r.1.0", "")
+	put("r.1.1", "dead")
+	put("other.1.0", "dead")
+	record, err := json.Marshal(Record{ID: "r", Hash: "h", Generations: []Generation{{2, 4}}})
+	must.Succeed(t, err)
+	_, err = f.own.Put(t.Context(), "r", record)
+	must.Succeed(t, err)
+	renewing, stop := context.WithCancel(t.Context())
+	var renewals sync.WaitGroup
+	renewals.Go(func() {
+		for tick := time.NewTicker(100 * time.Millisecond); renewing.Err() == nil; <-tick.C {
+			put("r.1.2", "alive")
+		}
+	})
+	f.start("a", "h")
+	f.until("generation 2", all(2, 4, "a"))
+	left := func() (all []string) {
+		keys, err := f.own.Keys(t.Context())
+		must.Succeed(t, err)
+		for _, key := range keys {
+			if p, ok := parsePartition(key); ok && p.Generation < 2 {
+				all = append(all, key)
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	poll(t, "the free key and that of a dead worker are gone", func() bool { return slices.Equal(left(), []string{"other.1.0", "r.1.2"}) })
+	stop()
+	renewals.Wait()
+	poll(t, "the last key is gone", func() bool { return slices.Equal(left(), []string{"other.1.0"}) })
+}
+
 // A new number of partitions opens a new generation when the one before is empty; its keys are
 // removed then.
 func TestReshard(t *testing.T) {
@@ -269,21 +312,4 @@ func TestRanked(t *testing.T) {
 	if moved != count[before[9]] {
 		t.Errorf("%d moved, want %d", moved, count[before[9]])
 	}
-}
-
-// parsePartition is the inverse of [Partition.String]. ok is false if the key is of another form.
-func parsePartition(key string) (p Partition, ok bool) {
-	parts := strings.Split(key, ".")
-	if len(parts) != 3 {
-		return p, false
-	}
-	generation, err := strconv.ParseUint(parts[1], 10, 64)
-	if err != nil {
-		return p, false
-	}
-	number, err := strconv.Atoi(parts[2])
-	if err != nil || number < 0 {
-		return p, false
-	}
-	return Partition{parts[0], generation, number}, true
 }

@@ -19,6 +19,8 @@ package owner
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 )
 
 // Partition is a part of the messages of a route: those of some keys.
@@ -30,6 +32,23 @@ type Partition struct {
 
 // String returns the key of the partition in the bucket: <route>.<generation>.<number>.
 func (p Partition) String() string { return fmt.Sprintf("%s.%d.%d", p.Route, p.Generation, p.Number) }
+
+// parsePartition is the inverse of [Partition.String]. ok is false for the key of a route.
+func parsePartition(key string) (p Partition, ok bool) {
+	parts := strings.Split(key, ".")
+	if len(parts) != 3 {
+		return p, false
+	}
+	generation, err := strconv.ParseUint(parts[1], 10, 64)
+	if err != nil {
+		return p, false
+	}
+	number, err := strconv.Atoi(parts[2])
+	if err != nil || number < 0 {
+		return p, false
+	}
+	return Partition{parts[0], generation, number}, true
+}
 
 // value is the value of a partition in the bucket.
 type value struct {
