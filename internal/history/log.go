@@ -144,7 +144,7 @@ func (l *Log) offer(i item, size int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.bytes+size > maxQueue {
-		l.lost.add(lostSlow, 1)
+		l.missing(lostSlow, 1)
 		return
 	}
 	if l.queue = append(l.queue, i); l.bytes < maxQueue/2 && l.bytes+size >= maxQueue/2 {
@@ -234,11 +234,12 @@ func (l *Log) write() {
 	s := l.settings.Load()
 	now := l.cfg.Clock.Now()
 	for reason, n := range lost {
-		l.count(reason, n)
 		if err := l.store.lost(s, &Lost{now, n, reason}); err != nil {
-			l.failed(err, 1)
+			l.warn(err)
+			l.again(reason, n)
 		}
 	}
+	before := l.store.missing // of them, which are counted
 	for i := range queue {
 		var err error
 		kind := ""
@@ -256,36 +257,48 @@ func (l *Log) write() {
 		}
 		switch {
 		case err != nil:
-			l.failed(err, 1)
+			l.warn(err)
 		case kind != "":
 			l.cfg.Metrics.HistoryRecords.WithLabelValues(kind).Inc()
 		}
 	}
-	if n, err := l.store.flush(); err != nil {
-		l.failed(err, n)
+	if err := l.store.flush(); err != nil {
+		l.warn(err)
 	}
 	if l.store.rolls(s, now) {
 		if err := l.store.roll(s, now); err != nil {
-			l.failed(err, 0)
+			l.warn(err)
 		}
 		l.removeOld()
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.missing(lostRefused, l.store.missing-before)
+	l.store.missing = 0
 }
 
-// failed counts records that could not be written.
-func (l *Log) failed(err error, n int) {
-	l.count(lostRefused, n)
+// warn says that records are lost, at most once a minute.
+func (l *Log) warn(err error) {
 	if now := l.cfg.Clock.Now(); now.Sub(l.warned) >= complainPause {
 		l.warned = now
 		l.cfg.Log.Warn("the history cannot be written; deltas are delivered, and their records are lost", "dir", l.cfg.Dir, "err", err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lost.add(lostRefused, n)
 }
 
-func (l *Log) count(reason string, n int) {
+// missing counts records that are lost, for the metric and for the history itself. The lock is held.
+func (l *Log) missing(reason string, n int) {
+	if n == 0 {
+		return
+	}
 	l.cfg.Metrics.HistoryLost.WithLabelValues(reason).Add(float64(n))
+	l.lost.add(reason, n)
+}
+
+// again lets the next write record lost records that are counted already.
+func (l *Log) again(reason string, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost.add(reason, n)
 }
 
 func (l *Log) tidy() {

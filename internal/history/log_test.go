@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltarouter/deltarouter/internal/history"
@@ -361,6 +362,9 @@ func TestLost(t *testing.T) {
 		}
 		if got := losses(); !slices.Equal(got, []string{"1 slow", "2 refused"}) {
 			t.Errorf("losses: %q", got)
+		}
+		if missing := testutil.ToFloat64(r.metrics.HistoryLost.WithLabelValues("refused")); missing != 2 {
+			t.Errorf("%v records are counted", missing)
 		}
 		if n := strings.Count(r.log.String(), "cannot be written"); n != 1 {
 			t.Errorf("%d warnings: %s", n, r.log)

@@ -114,7 +114,6 @@ type series struct {
 	number  int
 	encoder *encoder
 	begun   time.Time // of the segment
-	pending int       // records since the last flush
 }
 
 // store is the folder of a [Log].
@@ -125,6 +124,7 @@ type store struct {
 	// present is the last Begin: each segment has it.
 	present *Begin
 	number  int // of the last segment
+	missing int // records that could not be written, and are not counted yet
 }
 
 // of returns the series of a time, with a segment to write to.
@@ -143,25 +143,22 @@ func (s *store) of(keep time.Duration, at time.Time) (*series, error) {
 	one := &series{keep: keep, writer: w, number: s.number, encoder: newEncoder(), begun: at}
 	s.series[keep] = one
 	if s.present != nil {
-		return one, one.add(at, one.encoder.begin(s.present), hashOf(keyBegin))
+		return one, one.writer.Add(at, one.encoder.begin(s.present), hashOf(keyBegin))
 	}
 	return one, nil
-}
-
-func (one *series) add(at time.Time, record []byte, keys ...uint32) error {
-	one.pending++
-	return one.writer.Add(at, record, keys...)
 }
 
 // add adds a record to a series, made by its encoder.
 func (s *store) add(keep time.Duration, at time.Time, record func(*encoder) []byte, keys ...uint32) error {
 	one, err := s.of(keep, at)
-	if err == nil {
-		if err = one.add(at, record(one.encoder), keys...); err != nil {
-			err = errors.Join(err, s.abandon(one))
-		}
+	if err != nil {
+		s.missing++
+		return err
 	}
-	return err
+	if err := one.writer.Add(at, record(one.encoder), keys...); err != nil {
+		return errors.Join(err, s.fail(one))
+	}
+	return nil
 }
 
 func (s *store) change(settings *Settings, c *Change) error {
@@ -193,20 +190,29 @@ func (s *store) begin(settings *Settings, b *Begin) error {
 	return errors.Join(errs...)
 }
 
-// flush writes all records. After an error n records are lost.
-func (s *store) flush() (n int, err error) {
+// flush writes all records.
+func (s *store) flush() (err error) {
 	for _, one := range s.series {
 		if flushErr := one.writer.Flush(); flushErr != nil {
-			n += one.pending
-			err = errors.Join(err, flushErr, s.abandon(one))
+			err = errors.Join(err, flushErr, s.fail(one))
 		}
-		one.pending = 0
 	}
-	return n, err
+	return err
 }
 
-// abandon ends a segment to which a write has failed: its tail may be torn, so nothing may follow.
-func (s *store) abandon(one *series) error {
+// fail ends a segment to which a write has failed: its tail may be torn, so nothing may follow. A
+// segment without any record is removed: on a full disk there would be one for each attempt.
+func (s *store) fail(one *series) error {
+	s.missing += one.writer.Lost()
+	if len(one.writer.Frames()) > 0 {
+		return s.end(one)
+	}
+	delete(s.series, one.keep)
+	return one.writer.Discard()
+}
+
+// end seals a segment.
+func (s *store) end(one *series) error {
 	delete(s.series, one.keep)
 	err := one.writer.Seal()
 	s.adopt(one)
@@ -241,7 +247,7 @@ func (s *store) roll(settings *Settings, now time.Time) error {
 	var errs []error
 	for _, one := range s.series {
 		if one.isFull(settings, now) {
-			errs = append(errs, s.abandon(one))
+			errs = append(errs, s.end(one))
 		}
 	}
 	return errors.Join(errs...)
@@ -251,7 +257,7 @@ func (s *store) roll(settings *Settings, now time.Time) error {
 func (s *store) seal() error {
 	var errs []error
 	for _, one := range s.series {
-		errs = append(errs, s.abandon(one))
+		errs = append(errs, s.end(one))
 	}
 	return errors.Join(errs...)
 }

@@ -40,8 +40,11 @@ type Writer struct {
 	// the frame that is being filled
 	raw        []byte
 	keys       []uint32
+	records    int
 	begin, end int64
 	frame      []byte // the memory of the last frame
+
+	lost int // records of frames that could not be written
 }
 
 // Create creates a segment. The file must not exist.
@@ -76,7 +79,7 @@ func (w *Writer) Add(at time.Time, record []byte, keys ...uint32) error {
 		w.raw = binary.LittleEndian.AppendUint32(w.raw, key)
 	}
 	w.raw = append(w.raw, record...)
-	w.keys = append(w.keys, keys...)
+	w.keys, w.records = append(w.keys, keys...), w.records+1
 	if len(w.raw) >= frameBytes {
 		return w.Flush()
 	}
@@ -103,10 +106,12 @@ func (w *Writer) Flush() error {
 		w.index.add(Frame{w.size, w.begin, w.end}, w.keys)
 		w.size += int64(len(b))
 	}
-	if w.raw, w.keys = w.raw[:0], w.keys[:0]; cap(w.raw) > 4*frameBytes {
+	records := w.records
+	if w.raw, w.keys, w.records = w.raw[:0], w.keys[:0], 0; cap(w.raw) > 4*frameBytes {
 		w.raw = nil
 	}
 	if err != nil {
+		w.lost += records
 		return fmt.Errorf("history: %w", fileerr.Explain(err))
 	}
 	return nil
@@ -131,6 +136,14 @@ func (w *Writer) Frames() []Frame { return slices.Clone(w.index.frames) }
 
 // Of returns the written frames with a record of a key.
 func (w *Writer) Of(key uint32) []Frame { return w.index.of(key) }
+
+// Lost returns the number of records that could not be written.
+func (w *Writer) Lost() int { return w.lost }
+
+// Discard closes and removes a segment.
+func (w *Writer) Discard() error {
+	return errors.Join(w.file.Close(), w.codec.Close(), os.Remove(w.path))
+}
 
 // Seal writes the present frame and the index, and closes the segment. Both files are on disk then.
 func (w *Writer) Seal() error {
