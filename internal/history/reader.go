@@ -287,19 +287,16 @@ func (r *Reader) damaged(path string, err error) {
 }
 
 // First returns the time of the oldest record; zero: there is none.
-func (r *Reader) First() (first time.Time) {
-	for i := range r.parts {
+func (r *Reader) First() time.Time {
+	for i := range r.parts { // a segment begins before those with a higher number
 		in, err := segment.Open(r.parts[i].path)
 		if err != nil {
 			continue
 		}
 		frames, _ := in.Frames()
-		if err := in.Close(); err != nil || len(frames) == 0 {
-			continue
-		}
-		if at := time.UnixMicro(frames[0].Begin); first.IsZero() || at.Before(first) {
-			first = at
+		if err := in.Close(); err == nil && len(frames) > 0 {
+			return time.UnixMicro(frames[0].Begin)
 		}
 	}
-	return first
+	return time.Time{}
 }
