@@ -11,7 +11,7 @@ import (
 // key that it holds itself, see [keeper.free].
 type cleaner struct {
 	o *Owner
-	// closed has, by route, the number before which all generations were closed when no key was left.
+	// closed has, by route, the number before which all generations are closed, of the last pass.
 	closed map[string]uint64
 	// still has the revisions of keys that are held, and when they were seen first.
 	still map[string]sighting
@@ -22,20 +22,28 @@ type sighting struct {
 	since    time.Time
 }
 
-// run looks at the routes until ctx ends.
+// rareClean is the longest pause between two passes, in TTLs.
+const rareClean = 32
+
+// run looks at the keys until ctx ends: often while there are some to remove, and then rarely. A list
+// of keys may lack one that is renewed at the same time, so no pass is the last one.
 func (c *cleaner) run(ctx context.Context) {
-	tick := time.NewTicker(c.o.cfg.TTL / 2)
-	defer tick.Stop()
-	for {
+	for pause := c.o.cfg.TTL / 2; ; {
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
+		changed := false
 		for route := range c.o.cfg.Routes {
-			if before := c.o.closedBefore(route); before > c.closed[route] && c.clean(ctx, route, before) {
-				c.closed[route] = before
-			}
+			before := c.o.closedBefore(route)
+			changed = changed || before != c.closed[route]
+			c.closed[route] = before
+		}
+		if clean := c.clean(ctx); clean && !changed {
+			pause = min(2*pause, rareClean*c.o.cfg.TTL)
+		} else {
+			pause = c.o.cfg.TTL / 2
 		}
 	}
 }
@@ -52,48 +60,44 @@ func (o *Owner) closedBefore(route string) uint64 {
 	return max(o.opened[route], r.Generations[0].Number)
 }
 
-// clean removes the keys of a route's generations before a number. It reports whether none is left.
-func (c *cleaner) clean(ctx context.Context, route string, before uint64) (done bool) {
+// clean removes keys of closed generations. It reports whether it found none.
+func (c *cleaner) clean(ctx context.Context) (none bool) {
 	ctx, cancel := context.WithTimeout(ctx, c.o.cfg.TTL)
 	defer cancel()
-	keys, err := c.o.cfg.Own.ListKeysFiltered(ctx, route+".*.*")
+	keys, err := c.o.cfg.Own.ListKeysFiltered(ctx, "*.*.*")
 	if err != nil {
 		return false
 	}
 	defer func() { _ = keys.Stop() }()
-	done = true
+	none = true
 	for key := range keys.Keys() {
-		if p, ok := parsePartition(key); ok && p.Generation < before && !c.remove(ctx, key) {
-			done = false
+		if p, ok := parsePartition(key); ok && p.Generation < c.closed[p.Route] {
+			none = false
+			c.remove(ctx, key)
 		}
 	}
-	return done && ctx.Err() == nil
+	return none
 }
 
 // remove removes the key of a partition without messages, unless a worker holds it: then the key gets
 // another revision in a part of the TTL.
-func (c *cleaner) remove(ctx context.Context, key string) (removed bool) {
+func (c *cleaner) remove(ctx context.Context, key string) {
 	data, revision, err := c.o.store.Get(ctx, key)
-	if err != nil {
-		return false
+	if err != nil || revision == 0 {
+		return
 	}
 	v, err := decode(data)
-	if s := c.still[key]; err == nil && revision > 0 && !v.free() {
+	if s := c.still[key]; err == nil && !v.free() {
 		if s.revision != revision {
 			c.still[key] = sighting{revision, time.Now()}
-			return false
+			return
 		}
 		if time.Since(s.since) <= c.o.cfg.TTL {
-			return false
+			return
 		}
 	}
 	delete(c.still, key)
-	if revision == 0 {
-		return true
-	}
 	if err := c.o.store.Delete(ctx, key, revision); err != nil {
 		c.o.cfg.Log.Debug("the key of a partition without messages cannot be removed", slog.String("key", key), slog.Any("err", err))
-		return false
 	}
-	return true
 }
