@@ -38,7 +38,8 @@ type HistoryGaps struct {
 	Damaged int `json:"damaged,omitempty"` // segments that can be read in part only
 }
 
-// HistoryRecord is a change of an object, or the decision of a route about one: then Decision is set.
+// HistoryRecord is a change of an object, or the decision of a route about one: then Decision is
+// set.
 type HistoryRecord struct {
 	Time            time.Time `json:"time"` // at which the router saw the change, or the end of the decision
 	Op              string    `json:"op"`
@@ -67,7 +68,7 @@ type FieldChange struct {
 	To   string `json:"to,omitempty"`
 }
 
-// Decision is what a route did with a delta that it wanted.
+// Decision is the end of a delta that a route wanted.
 type Decision struct {
 	Route string `json:"route"`
 	// delivered, dropped, dead_lettered, coalesced or suppressed
@@ -94,7 +95,7 @@ type Step struct {
 	Error string    `json:"error,omitempty"`
 }
 
-// WhyQuery asks what a route thought of the changes of an object.
+// WhyQuery asks for the verdicts of a route about the changes of an object.
 type WhyQuery struct {
 	Route                   string
 	Source, Namespace, Name string
@@ -102,7 +103,8 @@ type WhyQuery struct {
 	Limit                   int       // records per answer, the newest ones, 1 to 1000
 }
 
-// Why is a change of an object with the verdict of a route, and the decisions of the route about it.
+// Why is a change of an object with the verdict of a route, and the decisions of the route about
+// it.
 type Why struct {
 	HistoryRecord // zero for decisions whose change is not in the span
 

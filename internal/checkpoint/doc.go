@@ -35,8 +35,8 @@
 // for each costs several times as much. Each transaction begins with the intents of the journal
 // that it does not end, and begins the next generation of the journal, whose number is in the state
 // file: so the records of the generations before do not count any more. Both files together have
-// the content of a state.db in which each intent is a transaction. The leader of a fleet commits its
-// intents instead, 10 ms apart, because its standbys get transactions only.
+// the content of a state.db in which each intent is a transaction. The leader of a fleet commits
+// its intents instead, 10 ms apart, because its standbys get transactions only.
 //
 // # Guarantees
 //

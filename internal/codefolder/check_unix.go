@@ -9,10 +9,11 @@ import (
 	"syscall"
 )
 
-// checkMode returns the reason why another user could change a folder. Root can change everything. A
-// group with the number of the user, or of root, has no other members: distributions give each user
-// such a group, and Kubernetes makes volumes writable for it (fsGroup). above: the folder is above
-// the one in question, which nobody else can replace there if the sticky bit is set, as of /tmp.
+// checkMode returns the reason why another user could change a folder. Root can change everything.
+// A group with the number of the user, or of root, has no other members: distributions give each
+// user such a group, and Kubernetes makes volumes writable for it (fsGroup). above: the folder is
+// above the one in question, which nobody else can replace there if the sticky bit is set, as of
+// /tmp.
 func checkMode(path string, info fs.FileInfo, above bool) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

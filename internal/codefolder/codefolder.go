@@ -1,6 +1,6 @@
 // Package codefolder chooses the folder in which compiled modules are kept from one process to the
-// next. Their machine code runs with the rights of the router, outside of the sandbox of modules. So
-// the folder must be one that no other user can change or replace.
+// next. Their machine code runs with the rights of the router, outside of the sandbox of modules.
+// So the folder must be one that no other user can change or replace.
 package codefolder
 
 import (
@@ -42,8 +42,8 @@ func Choose(named string) (string, error) {
 	return named, nil
 }
 
-// ofUser makes and checks the folder of the user. The folders above it may be those of another user,
-// as with sudo: then it makes nothing there.
+// ofUser makes and checks the folder of the user. The folders above it may be those of another
+// user, as with sudo: then it makes nothing there.
 func ofUser(dir string) (string, error) {
 	existing := filepath.Dir(dir)
 	for parent := filepath.Dir(existing); missing(existing) && parent != existing; parent = filepath.Dir(parent) {
@@ -83,8 +83,8 @@ func checkAbove(dir string) error {
 }
 
 // Check returns the reason why another user could change the content of a folder. It does not look
-// at the folders above it, because the one who names a folder answers for them: a volume of the kind
-// emptyDir is writable for every user of the pod.
+// at the folders above it, because the one who names a folder answers for them: a volume of the
+// kind emptyDir is writable for every user of the pod.
 func Check(dir string) error { return check(dir, false) }
 
 func check(dir string, above bool) error {

@@ -49,8 +49,8 @@ func folderOf(t *testing.T, args ...string) (folder, stderr string) {
 	return folder, errors.String()
 }
 
-// TestCompiledFolder: every command that runs modules keeps their code in the folder of the user, or
-// in the named one, or nowhere; a router without a folder of the user keeps it in state.dir. A
+// TestCompiledFolder: every command that runs modules keeps their code in the folder of the user,
+// or in the named one, or nowhere; a router without a folder of the user keeps it in state.dir. A
 // folder that others may change is not used, and the log says so.
 func TestCompiledFolder(t *testing.T) {
 	// Guarantee: compiled-private

@@ -234,8 +234,8 @@ func summary(d *api.Decision, end time.Time, op string) string {
 	return b.String()
 }
 
-// printAt prints the object as it was at a time: as the last change before it left it, or as the first
-// one after it found it. An object without a change since then is as the cache has it.
+// printAt prints the object as it was at a time: as the last change before it left it, or as the
+// first one after it found it. An object without a change since then is as the cache has it.
 func (h *historyOf) printAt(ctx context.Context, at time.Time) error {
 	q := h.query
 	q.Since, q.Until, q.States, q.Limit = time.Time{}, time.Time{}, true, 1000

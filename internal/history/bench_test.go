@@ -16,8 +16,8 @@ import (
 )
 
 // BenchmarkLog measures a change of the status of a pod of 5 KB with one decision: the part of the
-// delta's path alone, and with the writer; and the bytes on disk for each change. 1,000 pods change in
-// turn.
+// delta's path alone, and with the writer; and the bytes on disk for each change. 1,000 pods change
+// in turn.
 func BenchmarkLog(b *testing.B) {
 	const pods = 1000
 	states := make([][2]*event.Object, pods)

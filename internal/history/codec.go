@@ -21,8 +21,8 @@ import (
 // then the definition: source, kind, namespace, name and uid.
 //
 // A change has then its op, flags, the time since it was seen in microseconds, and the texts that
-// the flags name. A decision has its route, op, version, flags, outcome, the times as differences to
-// the record's in microseconds, the numbers, the reason and the steps.
+// the flags name. A decision has its route, op, version, flags, outcome, the times as differences
+// to the record's in microseconds, the numbers, the reason and the steps.
 const (
 	kindChange   = 1
 	kindDecision = 2

@@ -167,14 +167,3 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
-
-func TestOutcomes(t *testing.T) {
-	for o := Delivered; o <= Suppressed; o++ {
-		if got, ok := ParseOutcome(o.String()); !ok || got != o {
-			t.Errorf("%s is read as %s", o, got)
-		}
-	}
-	if _, ok := ParseOutcome(""); ok {
-		t.Error("an empty outcome was read")
-	}
-}

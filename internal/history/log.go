@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -88,6 +89,8 @@ const (
 	lostSlow    = "slow"    // the writer or the disk is too slow
 	lostRefused = "refused" // the disk refused them
 )
+
+var errSlow = errors.New("more records wait for the disk than memory is meant for")
 
 // item is a record in the queue: one of the fields is set.
 type item struct {
@@ -234,6 +237,9 @@ func (l *Log) write() {
 	s := l.settings.Load()
 	now := l.cfg.Clock.Now()
 	for reason, n := range lost {
+		if reason == lostSlow {
+			l.warn(errSlow)
+		}
 		if err := l.store.lost(s, &Lost{now, n, reason}); err != nil {
 			l.warn(err)
 			l.again(reason, n)
@@ -281,11 +287,12 @@ func (l *Log) write() {
 func (l *Log) warn(err error) {
 	if now := l.cfg.Clock.Now(); now.Sub(l.warned) >= complainPause {
 		l.warned = now
-		l.cfg.Log.Warn("the history cannot be written; deltas are delivered, and their records are lost", "dir", l.cfg.Dir, "err", err)
+		l.cfg.Log.Warn("records of the history cannot be written and are lost; deltas are delivered", "dir", l.cfg.Dir, "err", err)
 	}
 }
 
-// missing counts records that are lost, for the metric and for the history itself. The lock is held.
+// missing counts records that are lost, for the metric and for the history itself. The lock is
+// held.
 func (l *Log) missing(reason string, n int) {
 	if n == 0 {
 		return

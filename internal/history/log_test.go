@@ -237,7 +237,8 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// TestSecrets: the content of a Secret is in no file, and neither are states if the settings say so.
+// TestSecrets: the content of a Secret is in no file, and neither are states if the settings say
+// so.
 func TestSecrets(t *testing.T) {
 	// Guarantee: history-secrets
 	synctest.Test(t, func(t *testing.T) {
@@ -267,8 +268,8 @@ func TestSecrets(t *testing.T) {
 	})
 }
 
-// TestRetention removes segments that are too old, each after the time of its source, and the oldest
-// ones while all together are too large.
+// TestRetention removes segments that are too old, each after the time of its source, and the
+// oldest ones while all together are too large.
 func TestRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -347,6 +348,9 @@ func TestLost(t *testing.T) {
 		r.update("web", 2)
 		if got := losses(); !slices.Equal(got, []string{"1 slow"}) {
 			t.Errorf("losses: %q", got)
+		}
+		if !strings.Contains(r.log.String(), "more records wait for the disk") {
+			t.Errorf("log: %s", r.log)
 		}
 		// the folder is gone, and comes back
 		r.end()

@@ -16,8 +16,8 @@ import (
 // when it is made, and may be used by one goroutine at a time.
 type Reader struct {
 	parts []part
-	// Damaged is called with the path of a segment of which only a part can be read, or none; nil: it
-	// is not called.
+	// Damaged is called with the path of a segment of which only a part can be read, or none; nil:
+	// it is not called.
 	Damaged func(path string, err error)
 }
 
@@ -174,20 +174,6 @@ func (r *Reader) Decisions(ctx context.Context, route string, in Span, limit int
 		all = append(all, here...)
 	}
 	return all[:min(limit, len(all))], nil
-}
-
-// All calls take with all records, one segment after the other. The segments of sources that are kept
-// for another time overlap with the others.
-func (r *Reader) All(ctx context.Context, in Span, take func(record any)) error {
-	for i := range r.parts {
-		if !r.parts[i].overlaps(in) {
-			continue
-		}
-		if err := r.read(ctx, &r.parts[i], nil, inSpan(in, take)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func inSpan(in Span, take func(any)) func(any) {

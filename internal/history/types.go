@@ -26,8 +26,8 @@ type Change struct {
 	Initial, Stale bool
 	// Version is the resourceVersion of the state after the change, or of the last state.
 	Version string
-	// Before and After are the states as JSON, with the fields that the cache keeps. Empty: there is
-	// none, or it is not recorded, see Texts.
+	// Before and After are the states as JSON, with the fields that the cache keeps. Empty: there
+	// is none, or it is not recorded, see Texts.
 	Before, After string
 	// Texts: the states are recorded.
 	Texts bool
@@ -55,17 +55,7 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// ParseOutcome is the inverse of [Outcome.String].
-func ParseOutcome(text string) (Outcome, bool) {
-	for i, name := range outcomeNames {
-		if name == text && i > 0 {
-			return Outcome(i), true //nolint:gosec // few
-		}
-	}
-	return 0, false
-}
-
-// Decision is what a route did with a delta that it wanted.
+// Decision is the end of a delta that a route wanted.
 type Decision struct {
 	Object
 
@@ -123,8 +113,8 @@ type Lost struct {
 	Reason string // why
 }
 
-// Begin is the start of the router, or of another configuration: from then on the history is that of
-// these routes.
+// Begin is the start of the router, or of another configuration: from then on the history is that
+// of these routes.
 type Begin struct {
 	At      time.Time `json:"-"`
 	Router  string    `json:"router"`           // version of the program

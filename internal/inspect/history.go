@@ -30,7 +30,8 @@ type History struct {
 	turns   chan struct{} // has room for the questions that are answered at a time
 }
 
-// atOnce is the number of questions that are answered at a time: each may unpack much of the history.
+// atOnce is the number of questions that are answered at a time: each may unpack much of the
+// history.
 const atOnce = 2
 
 // NewHistory returns the history of a running router.

@@ -9,8 +9,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// TestTogether: a change that arrived twice is shown once, and a decision behind its change, also if
-// it ended after later ones.
+// TestTogether: a change that arrived twice is shown once, and a decision behind its change, also
+// if it ended after later ones.
 func TestTogether(t *testing.T) {
 	change := func(op event.Op, uid, version string) any {
 		return &history.Change{Object: history.Object{UID: uid}, Op: op, Version: version}

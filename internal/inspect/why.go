@@ -18,8 +18,8 @@ import (
 // notRecorded is the verdict of a change whose states the history does not have.
 const notRecorded = "not known"
 
-// Why implements api.History: for each change of an object it says whether the route wanted it, by the
-// rules of the running configuration, and what the route did.
+// Why implements api.History: for each change of an object it says whether the route wanted it, by
+// the rules of the running configuration, and what the route did.
 func (h *History) Why(ctx context.Context, q api.WhyQuery) (answer api.WhyAnswer, err error) {
 	inv := h.objects.Load()
 	route, err := inv.routeNamed(q.Route)
@@ -90,8 +90,8 @@ func (inv *Inventory) routeNamed(name string) (*config.Route, error) {
 	return nil, unknown("there is no route %q%s", name, config.Suggest(name, known))
 }
 
-// change judges a change of an object as the filter of the route does, with the recorded states. The
-// other objects that it looks up are those of now.
+// change judges a change of an object as the filter of the route does, with the recorded states.
+// The other objects that it looks up are those of now.
 func (t *tap) change(ctx context.Context, route *config.Route, source string, record *api.HistoryRecord) (why api.Why, err error) {
 	why.HistoryRecord = *record
 	why.Before, why.After = nil, nil

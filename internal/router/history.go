@@ -14,8 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
-// openHistory opens the history, if the configuration has one. The engine passes it the deltas of the
-// sources, and the tracer the finished spans of the routes.
+// openHistory opens the history, if the configuration has one. The engine passes it the deltas of
+// the sources, and the tracer the finished spans of the routes.
 func (r *router) openHistory() error {
 	cfg := r.Set.Plan.Config
 	if !cfg.History.IsOn() {
@@ -78,8 +78,8 @@ func hashOf(route *config.Route) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// refused records a delta that a route wanted and that does not reach all its sinks. A delta that was
-// given up has a span, and so a decision.
+// refused records a delta that a route wanted and that does not reach all its sinks. A delta that
+// was given up has a span, and so a decision.
 func (r *router) refused(route string, d *event.Delta, suppressed bool) {
 	r.Taps.Refused(route, d, suppressed)
 	if r.History == nil || !suppressed {

@@ -28,7 +28,8 @@ import (
 )
 
 const (
-	// shardNamespaces is the number of the namespaces of the cluster, mapBytes the size of an object.
+	// shardNamespaces is the number of the namespaces of the cluster, mapBytes the size of an
+	// object.
 	shardNamespaces = 100
 	mapBytes        = 1 << 10
 	shardChanges    = 2000
@@ -290,7 +291,8 @@ func (s *sandbox) changeMaps(ctx context.Context) error {
 	})
 }
 
-// shardInfo reports whether a server honours a selector: it then names it in the metadata of a list.
+// shardInfo reports whether a server honours a selector: it then names it in the metadata of a
+// list.
 func shardInfo(ctx context.Context, client rest.Interface) (bool, error) {
 	var list metav1.PartialObjectMetadataList
 	text, err := client.Get().AbsPath("/api/v1/configmaps").Param("limit", "1").Param("shardSelector", shardSelectors(byUID, nil)[0]).DoRaw(ctx)

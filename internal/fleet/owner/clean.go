@@ -7,8 +7,8 @@ import (
 )
 
 // cleaner removes the keys of closed generations that no worker removes any more: those that were
-// freed before the generation was closed, and those of workers that have ended. A worker removes the
-// key that it holds itself, see [keeper.free].
+// freed before the generation was closed, and those of workers that have ended. A worker removes
+// the key that it holds itself, see [keeper.free].
 type cleaner struct {
 	o *Owner
 	// closed has, by route, the number before which all generations are closed, of the last pass.
@@ -25,8 +25,8 @@ type sighting struct {
 // rareClean is the longest pause between two passes, in TTLs.
 const rareClean = 32
 
-// run looks at the keys until ctx ends: often while there are some to remove, and then rarely. A list
-// of keys may lack one that is renewed at the same time, so no pass is the last one.
+// run looks at the keys until ctx ends: often while there are some to remove, and then rarely. A
+// list of keys may lack one that is renewed at the same time, so no pass is the last one.
 func (c *cleaner) run(ctx context.Context) {
 	for pause := c.o.cfg.TTL / 2; ; {
 		select {
@@ -48,8 +48,8 @@ func (c *cleaner) run(ctx context.Context) {
 	}
 }
 
-// closedBefore returns the number of the first generation of a route that may have messages; 0: it is
-// not known.
+// closedBefore returns the number of the first generation of a route that may have messages; 0: it
+// is not known.
 func (o *Owner) closedBefore(route string) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,8 +79,8 @@ func (c *cleaner) clean(ctx context.Context) (none bool) {
 	return none
 }
 
-// remove removes the key of a partition without messages, unless a worker holds it: then the key gets
-// another revision in a part of the TTL.
+// remove removes the key of a partition without messages, unless a worker holds it: then the key
+// gets another revision in a part of the TTL.
 func (c *cleaner) remove(ctx context.Context, key string) {
 	data, revision, err := c.o.store.Get(ctx, key)
 	if err != nil || revision == 0 {

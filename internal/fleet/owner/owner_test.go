@@ -195,8 +195,8 @@ func (f *fleet) outdated(generation uint64) string {
 	return ""
 }
 
-// Keys of earlier generations that no worker holds are removed: a free one, and one of a worker that
-// has ended. One that is renewed stays until it is not.
+// Keys of earlier generations that no worker holds are removed: a free one, and one of a worker
+// that has ended. One that is renewed stays until it is not.
 func TestForgottenKeys(t *testing.T) {
 	// Guarantee: workers-reshard
 	t.Parallel()

@@ -1,12 +1,12 @@
 // Package difference stores a text as its difference to another one. The states of an object before
-// and after a change are nearly equal, so a difference is a few dozen bytes, and takes about as long
-// as to compare the two.
+// and after a change are nearly equal, so a difference is a few dozen bytes, and takes about as
+// long as to compare the two.
 //
 // A difference is a sequence of pieces. Each is a number of new bytes, these bytes, a number of
 // bytes that are copied from the old text, and their place in it: how far it is from the place that
 // follows from the piece before, if the new bytes had replaced as many old ones. Numbers are
-// varints, as of package encoding/binary. A usual piece is a changed value of the same length, whose
-// place is 0.
+// varints, as of package encoding/binary. A usual piece is a changed value of the same length,
+// whose place is 0.
 package difference
 
 import (

@@ -107,7 +107,8 @@ func FuzzAppend(f *testing.F) {
 	})
 }
 
-// BenchmarkAppend measures the difference of a usual change, and of one that moves the rest of the text.
+// BenchmarkAppend measures the difference of a usual change, and of one that moves the rest of the
+// text.
 func BenchmarkAppend(b *testing.B) {
 	ready, first := condition("Ready", "True", "2026-11-30T12:00:00Z"), condition("Initialized", "True", "2026-11-30T11:00:00Z")
 	old := pod(1000001, 1, first, ready)

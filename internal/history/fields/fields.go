@@ -1,5 +1,5 @@
-// Package fields finds the fields in which two states of an object differ, for people. An element of
-// a list is named by its name or type, if all elements have one, as Kubernetes merges lists.
+// Package fields finds the fields in which two states of an object differ, for people. An element
+// of a list is named by its name or type, if all elements have one, as Kubernetes merges lists.
 package fields
 
 import (

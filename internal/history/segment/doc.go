@@ -12,8 +12,8 @@
 //	body: zstd
 //
 // The body unpacked has, for each record, as varints: the microseconds since the record before, or
-// since the begin; the number of keys; the length of the record; then the keys (4 bytes each) and the
-// record. Times do not decrease.
+// since the begin; the number of keys; the length of the record; then the keys (4 bytes each) and
+// the record. Times do not decrease.
 //
 // The index has the frames and, for each key, the numbers of those with a record of it. Keys are
 // hashes, so a caller compares what it finds. A segment without an index, because the process ended

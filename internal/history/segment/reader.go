@@ -14,7 +14,8 @@ import (
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 )
 
-// ErrDamaged reports a segment whose content is not as it was written. The frames before are intact.
+// ErrDamaged reports a segment whose content is not as it was written. The frames before are
+// intact.
 var ErrDamaged = errors.New("the segment is damaged")
 
 // Reader reads a segment, also one that is being written. It is not safe for concurrent use.
@@ -104,7 +105,8 @@ func (r *Reader) Of(key uint32) ([]Frame, error) {
 	return r.Frames()
 }
 
-// Read calls take with each record of a frame, until it returns false. The error wraps [ErrDamaged].
+// Read calls take with each record of a frame, until it returns false. The error wraps
+// [ErrDamaged].
 func (r *Reader) Read(f Frame, take func(Record) bool) error {
 	header := make([]byte, headerBytes)
 	if _, err := r.file.ReadAt(header, f.Offset); err != nil {
@@ -155,8 +157,8 @@ func records(rest []byte, begin int64, take func(Record) bool) error {
 	return nil
 }
 
-// Index makes the index of a segment that was not sealed, up to its first damaged frame. lost reports
-// that there is one.
+// Index makes the index of a segment that was not sealed, up to its first damaged frame. lost
+// reports that there is one.
 func Index(path string) (lost bool, err error) {
 	r, err := Open(path)
 	if err != nil {

@@ -63,8 +63,8 @@ func Create(path string) (*Writer, error) {
 	return &Writer{path: path, file: file, size: int64(len(magic)), codec: codec, index: index{postings: make(map[uint32][]uint32)}}, nil
 }
 
-// Add adds a record to the present frame. Its time is at least that of the record before; an earlier
-// one counts as equal. After an error of the write the segment has to be sealed.
+// Add adds a record to the present frame. Its time is at least that of the record before; an
+// earlier one counts as equal. After an error of the write the segment has to be sealed.
 func (w *Writer) Add(at time.Time, record []byte, keys ...uint32) error {
 	now := max(at.UnixMicro(), w.end)
 	if len(w.raw) == 0 {

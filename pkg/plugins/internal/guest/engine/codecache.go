@@ -123,8 +123,8 @@ func (p place) discard() {
 }
 
 // prune removes modules that were not used for a long time, folders of dead processes, and what was
-// not used for longest, so that at most c.max bytes are left. Errors are ignored: the folder is only
-// larger then.
+// not used for longest, so that at most c.max bytes are left. Errors are ignored: the folder is
+// only larger then.
 func (c codeCache) prune(now time.Time) {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {

@@ -86,8 +86,8 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// TestTwoProcesses: of two processes that compile a module at the same time, each keeps what it has,
-// and the folder has the code of one.
+// TestTwoProcesses: of two processes that compile a module at the same time, each keeps what it
+// has, and the folder has the code of one.
 func TestTwoProcesses(t *testing.T) {
 	// Guarantee: compiled-private
 	c := codeCache{filepath.Join(t.TempDir(), "wasm"), maxCode}
