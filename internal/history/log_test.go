@@ -2,7 +2,9 @@ package history_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -255,15 +257,51 @@ func TestSecrets(t *testing.T) {
 			r.Delta(d)
 		}
 		var got []string
-		must.Succeed(t, r.reader().All(t.Context(), history.Span{}, func(record any) {
+		must.Succeed(t, r.reader().Records(t.Context(), history.Span{}, func(record any) error {
 			c := record.(*history.Change)
 			got = append(got, fmt.Sprintf("%s %s %s texts %t", c.Source, c.Key, c.Version, c.Texts))
 			if c.Before != "" || c.After != "" {
 				t.Errorf("%s has states", c.Source)
 			}
+			return nil
 		}))
 		if want := []string{"secrets shop/a 2 texts false", "identities shop/b 2 texts false", "pods shop/d 2 texts false"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// TestOrder reads all records in the order of time, also if sources are kept for different times
+// and so are in different segments, and ends at the first error.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		settings := usual
+		settings.Sources = map[string]history.SourceSettings{"events": {Keep: 6 * time.Hour, Texts: true}}
+		r := start(t, t.TempDir(), settings)
+		for i := range 50 {
+			r.update("web", i)
+			time.Sleep(time.Minute)
+			r.Delta(&event.Delta{Source: "events", Op: event.Updated, Old: state(t, pods, "web", i), New: state(t, pods, "web", i+1), Seen: time.Now()})
+			time.Sleep(time.Minute)
+		}
+		reader := r.reader()
+		r.update("web", 99) // later than the reader
+		must.Succeed(t, r.Sync(t.Context()))
+		n, last := 0, time.Time{}
+		must.Succeed(t, reader.Records(t.Context(), history.Span{}, func(record any) error {
+			if c, ok := record.(*history.Change); ok {
+				if n++; !c.At.After(last) || c.Version == "99" {
+					t.Errorf("version %s of %s, at %v, is behind a change at %v", c.Version, c.Source, c.At, last)
+				}
+				last = c.At
+			}
+			return nil
+		}))
+		if n != 100 {
+			t.Errorf("got %d changes, want 100", n)
+		}
+		if err := reader.Records(t.Context(), history.Span{}, func(any) error { return io.EOF }); !errors.Is(err, io.EOF) {
+			t.Errorf("got %v, want the error of the caller", err)
 		}
 	})
 }
@@ -277,10 +315,11 @@ func TestRetention(t *testing.T) {
 		r := start(t, dir, settings)
 		oldest := func(source string) (age time.Duration) {
 			first := time.Now()
-			must.Succeed(t, r.reader().All(t.Context(), history.Span{}, func(record any) {
+			must.Succeed(t, r.reader().Records(t.Context(), history.Span{}, func(record any) error {
 				if c, ok := record.(*history.Change); ok && c.Source == source && c.At.Before(first) {
 					first = c.At
 				}
+				return nil
 			}))
 			return time.Since(first)
 		}

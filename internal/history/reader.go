@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 // when it is made, and may be used by one goroutine at a time.
 type Reader struct {
 	parts []part
+	cut   time.Time // it has no later records; zero: the file has the last ones
 	// Damaged is called with the path of a segment of which only a part can be read, or none; nil:
 	// it is not called.
 	Damaged func(path string, err error)
@@ -28,6 +31,9 @@ type part struct {
 	// live finds the frames of a key in a segment that is being written, whose index is in memory;
 	// nil: the file has them.
 	live func(key uint32) (frames []segment.Frame, ok bool)
+	// frames are those that such a segment had when the reader was made: a later one may be
+	// incomplete.
+	frames []segment.Frame
 }
 
 // OpenFolder returns a reader of a folder. Nothing may write to it meanwhile.
@@ -45,12 +51,13 @@ func OpenFolder(dir string) (*Reader, error) {
 
 // Reader returns a reader of everything that was recorded before the call.
 func (l *Log) Reader(ctx context.Context) (*Reader, error) {
+	cut := l.cfg.Clock.Now()
 	if err := l.Sync(ctx); err != nil {
 		return nil, err
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	r := &Reader{}
+	r := &Reader{cut: cut}
 	for i := range l.store.sealed {
 		r.parts = append(r.parts, part{file: l.store.sealed[i]})
 	}
@@ -64,7 +71,9 @@ func (l *Log) Reader(ctx context.Context) (*Reader, error) {
 			return one.writer.Of(key), true
 		}
 		now := l.cfg.Clock.Now()
-		r.parts = append(r.parts, part{file{path: one.writer.Path(), number: one.number, keep: one.keep, end: now.Add(time.Second)}, live})
+		r.parts = append(r.parts, part{
+			file{path: one.writer.Path(), number: one.number, keep: one.keep, end: now.Add(time.Second)}, live, one.writer.Frames(),
+		})
 	}
 	slices.SortFunc(r.parts, func(a, b part) int { return a.number - b.number })
 	return r, nil
@@ -160,12 +169,13 @@ func (r *Reader) Decisions(ctx context.Context, route string, in Span, limit int
 		var here []*Decision
 		// Objects are defined by any of their records, so the whole segment is read if it has any
 		// decision of the route.
-		err := r.read(ctx, &p, nil, func(record any) {
+		err := r.read(ctx, &p, nil, func(record any) bool {
 			if d, ok := record.(*Decision); ok && d.Route == route && in.has(d.At) && wanted(d) {
 				if here = append(here, d); len(here) > 2*limit {
 					here = slices.Delete(here, 0, limit) // of a segment the last ones are wanted
 				}
 			}
+			return true
 		}, keyOfRoute(route))
 		if err != nil {
 			return all, err
@@ -176,12 +186,60 @@ func (r *Reader) Decisions(ctx context.Context, route string, in Span, limit int
 	return all[:min(limit, len(all))], nil
 }
 
-func inSpan(in Span, take func(any)) func(any) {
-	return func(record any) {
-		if in.has(timeOf(record)) {
-			take(record)
+// Records calls take with all records of a span in the order of time, until it returns an error.
+func (r *Reader) Records(ctx context.Context, in Span, take func(record any) error) error {
+	// the segments of one time to keep follow each other, and those of several overlap
+	series := make(map[time.Duration][]*part)
+	for i := range r.parts {
+		if p := &r.parts[i]; p.overlaps(in) {
+			series[p.keep] = append(series[p.keep], p)
 		}
 	}
+	var failed error
+	var heads []*head
+	for _, keep := range slices.Sorted(maps.Keys(series)) {
+		next, stop := iter.Pull(func(yield func(any) bool) {
+			for _, p := range series[keep] {
+				going := true
+				err := r.read(ctx, p, nil, func(record any) bool {
+					going = !in.has(timeOf(record)) || yield(record)
+					return going
+				})
+				if failed = errors.Join(failed, err); !going || err != nil {
+					return
+				}
+			}
+		})
+		defer stop()
+		h := &head{next: next}
+		if h.pull() {
+			heads = append(heads, h)
+		}
+	}
+	for len(heads) > 0 {
+		first := slices.MinFunc(heads, func(a, b *head) int { return a.at.Compare(b.at) })
+		if err := take(first.record); err != nil {
+			return err
+		}
+		if !first.pull() {
+			heads = slices.DeleteFunc(heads, func(h *head) bool { return h == first })
+		}
+	}
+	return failed
+}
+
+// head is the next record of a series of segments.
+type head struct {
+	next   func() (any, bool)
+	record any
+	at     time.Time
+}
+
+func (h *head) pull() (ok bool) {
+	if h.record, ok = h.next(); ok {
+		h.at = timeOf(h.record)
+	}
+	return ok
 }
 
 // overlaps reports whether a segment may have records of a span. Its begin is not known without a
@@ -194,16 +252,23 @@ func (r *Reader) each(ctx context.Context, key uint32, in Span, take func(any)) 
 		if !r.parts[i].overlaps(in) {
 			continue
 		}
-		if err := r.read(ctx, &r.parts[i], &key, inSpan(in, take)); err != nil {
+		err := r.read(ctx, &r.parts[i], &key, func(record any) bool {
+			if in.has(timeOf(record)) {
+				take(record)
+			}
+			return true
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// read decodes the records of a segment, those of a key or all. With a key in has, it reads the
-// segment only if it has records of that. Damage is no error: the records before it are read.
-func (r *Reader) read(ctx context.Context, p *part, key *uint32, take func(any), has ...uint32) error {
+// read decodes the records of a segment, those of a key or all, until take returns false. With a
+// key in has, it reads the segment only if it has records of that. Damage is no error: the records
+// before it are read.
+func (r *Reader) read(ctx context.Context, p *part, key *uint32, take func(any) bool, has ...uint32) error {
 	in, err := segment.Open(p.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it has become too old since
@@ -221,7 +286,7 @@ func (r *Reader) read(ctx context.Context, p *part, key *uint32, take func(any),
 	var frames []segment.Frame
 	if key != nil {
 		frames, err = p.framesOf(in, *key)
-	} else {
+	} else if frames = p.frames; p.live == nil {
 		frames, err = in.Frames()
 	}
 	if err != nil {
@@ -229,6 +294,7 @@ func (r *Reader) read(ctx context.Context, p *part, key *uint32, take func(any),
 	}
 	d := newDecoder()
 	d.stateless = len(has) > 0 // decisions are asked for
+	going := true
 	for _, f := range frames {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -243,13 +309,14 @@ func (r *Reader) read(ctx context.Context, p *part, key *uint32, take func(any),
 				refused = err
 				return false
 			}
-			if decoded != nil {
-				take(decoded)
-			}
-			return true
+			going = decoded == nil || take(decoded)
+			return going
 		})
 		if err = errors.Join(err, refused); err != nil {
 			r.damaged(p.path, err)
+			return nil
+		}
+		if !going {
 			return nil
 		}
 	}
@@ -285,4 +352,16 @@ func (r *Reader) First() time.Time {
 		}
 	}
 	return time.Time{}
+}
+
+// End returns the time until which the reader has the records: that of its making, or of the last
+// record of a folder; zero: there is none.
+func (r *Reader) End() time.Time {
+	end := r.cut
+	for i := range r.parts {
+		if p := &r.parts[i]; r.cut.IsZero() && p.end.After(end) {
+			end = p.end
+		}
+	}
+	return end
 }
