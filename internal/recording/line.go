@@ -25,6 +25,17 @@ type Header struct {
 	Time    time.Time         `json:"time"`             // begin of the recording
 	Router  string            `json:"router,omitempty"` // version of the program
 	Sources map[string]Source `json:"sources"`
+	History *History          `json:"history,omitempty"` // nil: it was made while the changes came
+}
+
+// History says that a recording was made of the history of a router.
+type History struct {
+	Begin time.Time `json:"begin"`          // of the history; of earlier times nothing is known
+	Lost  int       `json:"lost,omitempty"` // changes and decisions of the time that were not recorded
+	// Without are the sources whose objects the history does not have. They are not in the recording.
+	Without []string `json:"without,omitempty"`
+	// ChangedOnly: the first list has only objects that changed later in the recording.
+	ChangedOnly bool `json:"changedOnly,omitempty"`
 }
 
 // Source is the configuration of a source. Its objects lack the dropped fields.
@@ -36,6 +47,7 @@ type Source struct {
 	FieldSelector     string   `json:"fieldSelector,omitempty"`
 	Cache             string   `json:"cache,omitempty"`
 	Drop              []string `json:"drop,omitempty"`
+	Kept              []string `json:"kept,omitempty"` // the only fields that its objects have; absent: all
 }
 
 // Op is the kind of a line.
@@ -62,6 +74,9 @@ type Line struct {
 	Stale  bool      // for Deleted and Deselected: it was inferred
 	Round  time.Time // for Sync: begin of its round
 	Object string    // JSON; empty for Synced and End
+	// Damaged and Stateless are set for End, if the recording is one of a history: segments that
+	// could be read in part only, and changes without states, which are left out.
+	Damaged, Stateless int
 }
 
 // hasObject reports whether lines of the op have an object; ok: the op exists.
@@ -95,6 +110,14 @@ func (l *Line) append(b []byte) []byte {
 	}
 	if l.Object != "" {
 		b = append(append(b, `,"object":`...), oneLine(l.Object)...)
+	}
+	for _, one := range []struct {
+		name string
+		n    int
+	}{{"damaged", l.Damaged}, {"stateless", l.Stateless}} {
+		if one.n > 0 {
+			b = strconv.AppendInt(append(b, `,"`+one.name+`":`...), int64(one.n), 10)
+		}
 	}
 	return append(b, "}\n"...)
 }
@@ -135,6 +158,13 @@ func parse(text string) (l Line, err error) {
 	if round := raw.Get("round"); l.Op == Sync {
 		if l.Round, err = time.Parse(time.RFC3339Nano, round.Str()); err != nil {
 			return l, errors.New("round is missing, or is no time")
+		}
+	}
+	for name, into := range map[string]*int{"damaged": &l.Damaged, "stateless": &l.Stateless} {
+		if text := raw.Get(name); text != "" {
+			if *into, err = strconv.Atoi(string(text)); err != nil || *into < 0 {
+				return l, fmt.Errorf("%s is no number", name)
+			}
 		}
 	}
 	if !has {

@@ -53,6 +53,7 @@ var allowed = map[string][]string{
 		"internal/fileerr", "internal/history/difference", "internal/history/segment", "internal/metrics", "internal/timer", "pkg/event",
 	},
 	"internal/history/difference": {},
+	"internal/history/excerpt":    {"internal/history", "internal/recording", "pkg/event"},
 	"internal/history/fields":     {"internal/kept", "internal/printable"},
 	"internal/history/segment":    {"internal/fileerr"},
 	// The failed calls of guests, in dead letters.
@@ -313,9 +314,9 @@ var allowed = map[string][]string{
 	},
 	"internal/inspect": {
 		"internal/access", "internal/api", "internal/cel", "internal/cel/explain", "internal/checkpoint",
-		"internal/compile", "internal/explain", "internal/fleet/lookup", "internal/history", "internal/history/fields",
+		"internal/compile", "internal/explain", "internal/fleet/lookup", "internal/history", "internal/history/excerpt", "internal/history/fields",
 		"internal/kept", "internal/metrics", "internal/pipeline", "internal/pipeline/chain", "internal/pipeline/spec", "internal/rawjson",
-		"internal/timer", "pkg/authz", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
+		"internal/recording", "internal/timer", "pkg/authz", "pkg/config", "pkg/event", "pkg/index", "pkg/informer", "pkg/plugins",
 	},
 
 	// The running router. An engine moves deltas through the runtime set of a configuration; the
@@ -344,7 +345,7 @@ var allowed = map[string][]string{
 	},
 	"internal/simulate": {
 		"internal/checkpoint", "internal/compile", "internal/config/files", "internal/engine", "internal/inspect",
-		"internal/metrics", "internal/pipeline", "internal/pipeline/deliver", "internal/pipeline/spec",
+		"internal/kept", "internal/metrics", "internal/pipeline", "internal/pipeline/deliver", "internal/pipeline/spec",
 		"internal/rawjson", "internal/recording", "internal/timer", "pkg/config", "pkg/event", "pkg/informer",
 		"pkg/plugins",
 	},
@@ -359,7 +360,8 @@ var allowed = map[string][]string{
 		"internal/callrecord", "internal/cli", "internal/compile", "internal/fields", "internal/fileerr", "internal/oci",
 		"internal/oci/lockfile", "internal/recording", "internal/solo", "pkg/event", "pkg/plugins",
 	},
-	"internal/cases": {"internal/compile", "internal/fileerr", "internal/simulate", "pkg/config", "pkg/event"},
+	"internal/backtest": {"internal/cel", "internal/printable", "internal/recording", "internal/simulate", "pkg/event"},
+	"internal/cases":    {"internal/compile", "internal/fileerr", "internal/simulate", "pkg/config", "pkg/event"},
 	"internal/cli": {
 		"internal/api", "internal/codefolder", "internal/config/files", "internal/fileerr", "internal/manifest",
 		"internal/printable", "internal/remote", "internal/similar", "pkg/config",
@@ -375,7 +377,7 @@ var allowed = map[string][]string{
 	"internal/scaffold": {"internal/fileerr", "internal/similar", "sdk"},
 	"sdk":               {},
 	"internal/commands": {
-		"internal/api", "internal/cases", "internal/check", "internal/checkpoint", "internal/cli", "internal/compile",
+		"internal/api", "internal/backtest", "internal/cases", "internal/check", "internal/checkpoint", "internal/cli", "internal/compile",
 		"internal/config/reference", "internal/crds", "internal/emit", "internal/explain", "internal/fileerr",
 		"internal/gclimits", "internal/lines", "internal/listing", "internal/plugincmd", "internal/printable", "internal/rbac",
 		"internal/recording", "internal/remote", "internal/router", "internal/router/worker", "internal/scaffold",
