@@ -57,6 +57,7 @@ type endpoint struct {
 //	GET  /api/v1/history/{source}?namespace=&name=&since=&until=&states=&limit=   HistoryAnswer
 //	POST /api/v1/routes/{route}/pause {for}                    Paused; 422 if a failure paused it
 //	POST /api/v1/routes/{route}/resume                         {"resumed": true}; 422 if not paused
+//	GET  /api/v1/history?source=&since=&until=&initial=        a recording, see docs/TESTING.md
 //	GET  /api/v1/tap?route=&rejected=                          Tapped lines, endless
 //	GET  /api/v1/deadletters?route=&after=&limit=              {"letters": [Letter…], "next": after}
 //	GET  /api/v1/deadletters/{id}                              Letter, with its objects
@@ -78,6 +79,7 @@ func (c *control) endpoints() []endpoint {
 		{"GET /api/v1/routes/{route}/runs", asksBoth, concluded(c.runs)},
 		{"GET /api/v1/routes/{route}/why", asksBoth, concluded(c.why)},
 		{"GET /api/v1/history/{source}", asksObjects, concluded(c.history)},
+		{"GET /api/v1/history", asksBoth, c.excerpt},
 		{"POST /api/v1/routes/{route}/pause", asksPath, concluded(c.paused)},
 		{"POST /api/v1/routes/{route}/resume", asksPath, concluded(c.resumed)},
 		{"GET /api/v1/tap", asksBoth, c.tap},

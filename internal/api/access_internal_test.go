@@ -156,6 +156,10 @@ func (s secretive) Why(ctx context.Context, _ WhyQuery) (a WhyAnswer, err error)
 	return a, s.check(ctx)
 }
 
+func (s secretive) Excerpt(ctx context.Context, _ ExcerptQuery, _ io.Writer) error {
+	return s.check(ctx)
+}
+
 func secretiveConfig(t *testing.T) ControlConfig {
 	s := secretive{t}
 	return ControlConfig{
@@ -202,6 +206,9 @@ func TestEndpoints(t *testing.T) {
 		}
 		if strings.Contains(path, "/history/") {
 			query = "?name=x"
+		}
+		if strings.HasSuffix(path, "/history") {
+			query = "?source=s"
 		}
 		if strings.HasSuffix(path, "/why") {
 			query = "?source=s&name=x"

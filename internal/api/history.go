@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -165,6 +166,8 @@ type History interface {
 	Object(ctx context.Context, q HistoryQuery) (HistoryAnswer, error)
 	Runs(ctx context.Context, q RunsQuery) (RunsAnswer, error)
 	Why(ctx context.Context, q WhyQuery) (WhyAnswer, error)
+	// Excerpt writes a recording. An error before the first byte is one of the query.
+	Excerpt(ctx context.Context, q ExcerptQuery, out io.Writer) error
 }
 
 var errNoHistory = errors.New("the router records no history: set history in its configuration, which needs state.dir, and restart it")
