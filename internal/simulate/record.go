@@ -236,8 +236,14 @@ func (r *recorder) onForward(route string, sink spec.NamedSink, events []event.E
 	defer r.mu.Unlock()
 	for _, e := range events {
 		e.Data = slices.Clone(e.Data)
-		r.outcomes = append(r.outcomes, Outcome{Time: r.clock.Now(), Route: route, Sink: sink.Name, Event: e})
+		r.outcomes = append(r.outcomes, Outcome{Time: r.clock.Now(), Route: route, Sink: sink.Name, Given: true, Event: e})
 	}
+}
+
+func (r *recorder) isEmpty() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.outcomes) == 0
 }
 
 func (r *recorder) take() []Outcome {
@@ -253,7 +259,7 @@ func (r *recorder) Add(_ context.Context, letters []checkpoint.Letter) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range letters {
-		r.outcomes = append(r.outcomes, Outcome{Time: r.clock.Now(), Route: letters[i].Route, Sink: letters[i].Sink, Error: letters[i].Error})
+		r.outcomes = append(r.outcomes, Outcome{Time: r.clock.Now(), Route: letters[i].Route, Sink: letters[i].Sink, Error: letters[i].Error, Object: letters[i].Delta.Key().String()})
 	}
 	return nil
 }

@@ -85,9 +85,12 @@ type Outcome struct {
 	Time  time.Time // by the clock of the trial
 	Route string
 	Sink  string      // the name of the target; empty: the delta was given up before
+	Given bool        // the target is a route
 	Event event.Event // set if Error is empty
 	Body  []byte      // JSON that the sink sends instead of the event; nil: it sends the event
 	Error string
+	// Object is the one whose delta was given up, as namespace/name. It is set with Error.
+	Object string
 }
 
 // Trial is a router between a test and recording sinks. It has the stores, indexes, filters,
@@ -124,12 +127,15 @@ type Scene struct {
 	Routes []string
 	// HTTP answers the requests of a handler; nil: they fail. A trial sends none.
 	HTTP func(handler string) http.RoundTripper
+
+	fits map[string]string // by source, the recorded one whose lines it gets, in a backtest
 }
 
 type trialFeed struct {
 	*informer.Injector
 
 	resource string // as in the configuration
+	recorded string // the recorded source whose lines it gets, in a backtest; empty: none
 }
 
 // Begin opens the components and starts the routes. The trial must be closed even if ctx is done.
@@ -211,7 +217,11 @@ func (t *Trial) openFeeds() (map[string]*informer.Watch, error) {
 		if err != nil {
 			return nil, fmt.Errorf("sources.%s: %w", wanted.Sources[0].Name, err)
 		}
-		t.feeds = append(t.feeds, trialFeed{feed, resource})
+		recorded := ""
+		for _, s := range wanted.Sources {
+			recorded = cmp.Or(recorded, t.scene.fits[s.Name])
+		}
+		t.feeds = append(t.feeds, trialFeed{feed, resource, recorded})
 	}
 	return watches, nil
 }

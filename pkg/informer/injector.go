@@ -48,6 +48,15 @@ func (w *Watch) Injector(kind string) (*Injector, error) {
 	return f, nil
 }
 
+// SetKind sets the kind of the objects, if it becomes known later.
+func (f *Injector) SetKind(kind string) {
+	if f.w.Resource().Kind == kind {
+		return
+	}
+	f.w.target.SetKind(kind)
+	f.decoder = wire.NewDecoder(f.w.target.Format(), f.w.Resource())
+}
+
 // List applies the initial objects and marks the watch as synced.
 func (f *Injector) List(ctx context.Context, texts []string, version string) error {
 	var items []any
