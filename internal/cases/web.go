@@ -62,10 +62,25 @@ func (a *answer) Validate(n config.Node) (problems config.Problems) {
 type web struct {
 	answers []*answer
 	end     context.CancelCauseFunc
+	none    error // for a request without an answer, which then ends nothing; nil: a case ends
 
 	mu   sync.Mutex
 	used map[*answer]int
 	err  error // for the first request without an answer
+}
+
+// Answers returns a network that has the answers of all cases of a file to the requests of
+// handlers. Another request fails with none.
+func Answers(file string, data []byte, none error) (http.RoundTripper, config.Problems) {
+	doc, problems := parseFile(file, data)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	w := &web{used: make(map[*answer]int), none: none}
+	for _, t := range doc.Cases {
+		w.answers = append(w.answers, t.Given.HTTP...)
+	}
+	return w.of(""), nil
 }
 
 // of returns the transport of one handler.
@@ -114,6 +129,9 @@ func (w *web) find(handler string, r *http.Request) (*answer, error) {
 			w.used[a]++
 			return a, nil
 		}
+	}
+	if w.none != nil {
+		return nil, w.none
 	}
 	err := fmt.Errorf("handler %q sends a request that has no response in the case: %s %q: add it to given.http, as {method: %s, url: URL, status: 200}",
 		handler, r.Method, r.URL, r.Method)

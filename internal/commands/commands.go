@@ -29,6 +29,7 @@ func program(made compile.Components) *cli.Program {
 				historyCommand(),
 				whyCommand(),
 				runsCommand(),
+				backtestCommand(made),
 				dlqCommand(),
 				pauseCommand(),
 				resumeCommand(),

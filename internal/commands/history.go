@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -55,7 +56,7 @@ type historyOf struct {
 // addFlags adds the flags that select records.
 func (h *historyOf) addFlags(f *cli.Flags, at string) {
 	f.StringVar(&h.query.Namespace, "n", "", "`NAMESPACE` the namespace of the object")
-	f.StringVar(&h.since, "since", "24h", "`TIME` the begin: how long ago, as in 2h, or a time, as in 2006-01-02T15:04:05Z")
+	f.StringVar(&h.since, "since", "24h", "`TIME` the begin: how long ago, as in 2h or 7d, or a time, as in 2006-01-02T15:04:05Z")
 	f.StringVar(&h.until, "until", "", "`TIME` the end, in the same form; by default now")
 	f.StringVar(&h.at, "at", "", "`TIME` "+at)
 	f.IntVar(&h.query.Limit, "limit", 200, "`N` the newest records, at most 1000")
@@ -69,12 +70,17 @@ func timeOf(flag, text string, now time.Time) (time.Time, error) {
 	if ago, err := time.ParseDuration(text); err == nil && ago >= 0 {
 		return now.Add(-ago), nil
 	}
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return now.Add(-time.Duration(n) * 24 * time.Hour), nil //nolint:gosec // 16 bits
+		}
+	}
 	for _, layout := range []string{time.RFC3339Nano, time.DateTime, time.DateOnly} {
 		if at, err := time.ParseInLocation(layout, text, time.Local); err == nil {
 			return at, nil
 		}
 	}
-	return time.Time{}, cli.Mistakef("-%s %s: write how long ago, as in 2h, or a time, as in 2006-01-02T15:04:05Z", flag, text)
+	return time.Time{}, cli.Mistakef("-%s %s: write how long ago, as in 2h or 7d, or a time, as in 2006-01-02T15:04:05Z", flag, text)
 }
 
 func (h *historyOf) run(ctx context.Context, s cli.Streams, args []string) error {

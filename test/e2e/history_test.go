@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/backtest"
 	"github.com/deltarouter/deltarouter/internal/history"
 	"github.com/deltarouter/deltarouter/internal/rawjson"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -169,4 +172,91 @@ routes:
 	must.Succeed(t, err)
 	r.Reload(t, file, strings.Replace(string(text), `"9"`, `"2"`, 1), true)
 	contains(ask(0, "why", "maps/web", "-n", ns, "-route", "never"), "the route was another one: changes of that time are judged by the present one", "updated", "match")
+}
+
+// TestBacktest runs the rules of a running router on its history, and gets the events that it
+// delivered; and other rules, whose differences it shows.
+func TestBacktest(t *testing.T) {
+	// Guarantee: backtest
+	t.Parallel()
+	s, ns := sandboxtest.StartNamespace(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	for _, name := range []string{"old", "still", "leaves"} {
+		maps.Make(routertest.ConfigMap(name, "1"))
+	}
+	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`
+history: {}
+sinks: {out: {stdout: {}}}
+sources:
+  maps: {resource: v1/configmaps, namespaces: %s}
+routes:
+  - {name: big, from: maps, filter: int(object.data.value) > 5, emit: '{"value": object.data.value}', to: out}
+  - {name: ends, from: maps, ops: [deleted], to: [out, {route: next}]}
+  - {name: next, emit: '{"after": event.subject}', to: out}
+  - {name: seven, from: maps, when: object.data.value == "7", to: out}
+`, ns))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	var events []routertest.Event
+	// Each change waits for the events of the one before, so that none are coalesced.
+	for _, step := range []struct {
+		change func()
+		events int // afterwards
+	}{
+		{func() { maps.Change("old", `{"data":{"value":"6"}}`) }, 1},
+		{func() { maps.Change("old", `{"data":{"value":"7"}}`) }, 3},
+		{func() { maps.Change("old", `{"data":{"value":"2"}}`) }, 4},
+		{func() { maps.Make(routertest.ConfigMap("new", "7")) }, 6},
+		{func() { maps.Remove("leaves") }, 8},
+		{func() { maps.Change("old", `{"data":{"value":"9"}}`) }, 9},
+	} {
+		step.change()
+		r.Wait(t, "the events", func(all []routertest.Event) bool {
+			events = slices.Clone(all)
+			return len(all) >= step.events
+		})
+	}
+	r.Saved(t)
+
+	backtested := func(code int, args ...string) (report backtest.Report) {
+		t.Helper()
+		out, got := routertest.Control(t, file, append([]string{"backtest", "-o", "json"}, args...)...)
+		if err := json.Unmarshal([]byte(out), &report); err != nil || got != code {
+			t.Fatalf("exit code %d, want %d, %v: %s", got, code, err, out)
+		}
+		return report
+	}
+	saved := filepath.Join(t.TempDir(), "past.rec")
+	var got, want []string
+	describe := func(route, op, subject, id string, data json.RawMessage) string {
+		if route == "seven" { // its ids and data have the time since which the condition holds
+			return strings.Join([]string{route, op, subject}, " ")
+		}
+		var text bytes.Buffer
+		must.Succeed(t, json.Compact(&text, data))
+		return strings.Join([]string{route, op, subject, id, text.String()}, " ")
+	}
+	report := backtested(0, "-save", saved)
+	if len(report.Notes) == 0 || !strings.Contains(report.Notes[0], "the history begins at") {
+		t.Errorf("the notes are %q", report.Notes)
+	}
+	for _, e := range report.Events {
+		got = append(got, describe(e.Route, e.Type, e.Subject, e.ID, e.Data))
+	}
+	for _, e := range events {
+		want = append(want, describe(e.Route, e.Type, e.Subject, e.ID, e.Data))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("backtested\n%s\ndelivered\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	text, err := os.ReadFile(file)
+	must.Succeed(t, err)
+	other := filepath.Join(t.TempDir(), "other.yaml")
+	must.Succeed(t, os.WriteFile(other, []byte(strings.Replace(string(text), "> 5", "> 1", 1)), 0o600))
+	report = backtested(0, saved, "-against", other, "-route", "big")
+	if s := report.Routes[0]; s.Told != 4 || s.Before != 5 || s.New != 0 || s.Gone != 1 {
+		t.Errorf("got %+v", report.Routes)
+	}
 }
