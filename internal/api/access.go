@@ -57,7 +57,7 @@ type endpoint struct {
 //	GET  /api/v1/history/{source}?namespace=&name=&since=&until=&states=&limit=   HistoryAnswer
 //	POST /api/v1/routes/{route}/pause {for}                    Paused; 422 if a failure paused it
 //	POST /api/v1/routes/{route}/resume                         {"resumed": true}; 422 if not paused
-//	GET  /api/v1/history?source=&since=&until=&initial=        a recording, see docs/TESTING.md
+//	GET  /api/v1/history?source=&namespace=&since=&until=&initial=   a recording, see docs/TESTING.md
 //	GET  /api/v1/tap?route=&rejected=                          Tapped lines, endless
 //	GET  /api/v1/deadletters?route=&after=&limit=              {"letters": [Letter…], "next": after}
 //	GET  /api/v1/deadletters/{id}                              Letter, with its objects

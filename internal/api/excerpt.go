@@ -14,6 +14,7 @@ import (
 // ExcerptQuery selects a span of the history of some sources.
 type ExcerptQuery struct {
 	Sources      []string
+	Namespace    string    // empty: all
 	Since, Until time.Time // zero: the begin of the history, and now
 	Initial      bool      // only the objects as they were at Since, without the changes
 }
@@ -25,12 +26,13 @@ func parseExcerpt(text string) (q ExcerptQuery, err error) {
 	}
 	q.Sources = slices.Compact(slices.Sorted(slices.Values(values["source"])))
 	delete(values, "source") // it may be there several times
-	if values, err = parameters(values.Encode(), "since", "until", "initial"); err != nil {
+	if values, err = parameters(values.Encode(), "namespace", "since", "until", "initial"); err != nil {
 		return q, err
 	}
 	if len(q.Sources) == 0 {
 		return q, errors.New("source is missing: write ?source=NAME, for each one")
 	}
+	q.Namespace = values.Get("namespace")
 	if q.Initial, err = parseBool(values, "initial"); err != nil {
 		return q, err
 	}
@@ -88,6 +90,9 @@ func (c *Client) Excerpt(ctx context.Context, q ExcerptQuery) (io.ReadCloser, er
 		if !at.IsZero() {
 			values.Set(name, at.UTC().Format(time.RFC3339Nano))
 		}
+	}
+	if q.Namespace != "" {
+		values.Set("namespace", q.Namespace)
 	}
 	if q.Initial {
 		values.Set("initial", "true")

@@ -29,7 +29,10 @@ the deleted objects: since when, and when that is reported.
 -w prints the objects, and then a row for each one that is added, changes or is deleted, until it is interrupted. An
 object that no longer matches counts as deleted. A deleted object is printed in its last state; -output-watch-events
 shows the type of each change. Each object is a document of its own, also with -o json. A -filter that looks up other
-objects is evaluated when the object itself changes. A reload of the configuration ends the watch with an error.`,
+objects is evaluated when the object itself changes. A reload of the configuration ends the watch with an error.
+
+-at TIME prints the objects as they were at a time, from the history, also those that are deleted since; with -diff TIME
+it prints which objects were added, deleted or changed between two times.`,
 		Examples: []cli.Example{
 			{Line: "router get", Text: "the sources, with the number of their objects and their indexes"},
 			{Line: "router get pods shop/web-0 -o yaml", Text: "one object"},
@@ -38,6 +41,8 @@ objects is evaluated when the object itself changes. A reload of the configurati
 			{Line: "router get pods -index byNode=n1", Text: "the objects that an index of the source has under a value"},
 			{Line: `router get pods -filter 'object.status.phase == "Failed"'`, Text: "the objects that match, as with the filter of a route"},
 			{Line: "router get pods -w -output-watch-events", Text: "the objects, and then each change, until it is interrupted"},
+			{Line: "router get pods -n shop -at 2h", Text: "the objects as they were two hours ago"},
+			{Line: "router get pods -n shop -at 2h -diff 1h", Text: "the differences between two times"},
 			{Line: "router get -active alerts", Text: "the objects for which the condition of a route holds"},
 			{Line: "router get pods -in ops/deltarouter-0", Text: "the cache of a router in a cluster, through the API server of the kubeconfig"},
 		},
@@ -54,6 +59,8 @@ objects is evaluated when the object itself changes. A reload of the configurati
 			f.BoolVar(&g.watchOnly, "watch-only", false, "print each change only, until it is interrupted")
 			f.BoolVar(&g.events, "output-watch-events", false, "with -w: also print the type of each change: ADDED, MODIFIED or DELETED")
 			f.StringVar(&g.active, "active", "", "`ROUTE` the objects for which the condition of this route holds")
+			f.StringVar(&g.past.at, "at", "", "`TIME` the objects as they were then: how long ago, as in 2h or 7d, or a time, as in 2006-01-02T15:04:05Z")
+			f.StringVar(&g.past.diff, "diff", "", "`TIME` with -at: the differences to another time, in the same form")
 			return g.run
 		},
 	}
@@ -72,6 +79,7 @@ type get struct {
 	named  bool   // by NAME: one object is meant
 	active string // the route that is asked about; empty: none is
 
+	past      past
 	watch     bool // -w
 	watchOnly bool // -watch-only
 	events    bool // -output-watch-events
@@ -91,6 +99,8 @@ func (g *get) run(ctx context.Context, s cli.Streams, args []string) error {
 		return g.actives(ctx)
 	case g.query.Source == "":
 		return g.sources(ctx)
+	case g.past.at != "":
+		return g.then(ctx)
 	case g.watching():
 		if err := g.follow(ctx); ctx.Err() == nil {
 			return err
@@ -117,7 +127,7 @@ func (g *get) check(names []string) error {
 	case len(names) == 0 && strings.HasPrefix(g.Output, "jsonpath"):
 		return cli.Mistakef("-o jsonpath is for objects: name a source, or use -o json")
 	}
-	return nil
+	return g.checkPast(names)
 }
 
 // parse reads the arguments.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -190,11 +191,16 @@ func (h *historyOf) print(r *api.HistoryRecord) {
 		notes += ", by " + r.Manager
 	}
 	cli.Printf(h.Out, "%s %s %s%s\n", r.Time.Local().Format(stamp), r.Op, dash(r.ResourceVersion), notes)
-	for _, f := range r.Fields {
-		cli.Printf(h.Out, "    %s: %s → %s\n", f.Path, dash(f.From), dash(f.To))
+	printFields(h.Out, r.Fields, r.MoreFields)
+}
+
+// printFields prints the fields that differ.
+func printFields(out io.Writer, fields []api.FieldChange, more int) {
+	for _, f := range fields {
+		cli.Printf(out, "    %s: %s → %s\n", f.Path, dash(f.From), dash(f.To))
 	}
-	if r.MoreFields > 0 {
-		cli.Printf(h.Out, "    and %s\n", cli.Count(r.MoreFields, "field"))
+	if more > 0 {
+		cli.Printf(out, "    and %s\n", cli.Count(more, "field"))
 	}
 }
 

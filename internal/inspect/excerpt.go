@@ -17,13 +17,13 @@ import (
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
-// Excerpt implements api.History. The caller needs the right to list the objects of the sources.
+// Excerpt implements api.History. The caller needs the right to list the objects.
 func (h *History) Excerpt(ctx context.Context, q api.ExcerptQuery, out io.Writer) error {
 	inv := h.objects.Load()
-	if err := access.Check(ctx, inv.rightsToAll("list", q.Sources)...); err != nil {
-		return err
-	}
 	for _, name := range q.Sources {
+		if err := access.Check(ctx, inv.rights("list", name, q.Namespace, "")...); err != nil {
+			return err
+		}
 		if inv.config.Sources[name] == nil {
 			return unknown("there is no source %q%s", name, config.Suggest(name, slices.Sorted(maps.Keys(inv.config.Sources))))
 		}
@@ -63,7 +63,8 @@ func (h *History) Excerpt(ctx context.Context, q api.ExcerptQuery, out io.Writer
 	if err != nil {
 		return fmt.Errorf("the excerpt: %w", err)
 	}
-	if err := excerpt.Write(ctx, reader, w, excerpt.Options{Span: span, Header: header, Cached: inv.cachedOf, Initial: q.Initial}); err != nil {
+	o := excerpt.Options{Span: span, Header: header, Cached: inv.cachedOf, Namespace: q.Namespace, Initial: q.Initial}
+	if err := excerpt.Write(ctx, reader, w, o); err != nil {
 		return err // without a flush: the answer has not begun, or is cut off
 	}
 	return w.Close()

@@ -379,8 +379,8 @@ var allowed = map[string][]string{
 	"internal/commands": {
 		"internal/api", "internal/backtest", "internal/cases", "internal/check", "internal/checkpoint", "internal/cli", "internal/compile",
 		"internal/config/reference", "internal/crds", "internal/emit", "internal/explain", "internal/fileerr",
-		"internal/gclimits", "internal/lines", "internal/listing", "internal/plugincmd", "internal/printable", "internal/rbac",
-		"internal/recording", "internal/remote", "internal/router", "internal/router/worker", "internal/scaffold",
+		"internal/gclimits", "internal/history/fields", "internal/lines", "internal/listing", "internal/plugincmd",
+		"internal/printable", "internal/rawjson", "internal/rbac", "internal/recording", "internal/remote", "internal/router", "internal/router/worker", "internal/scaffold",
 		"internal/simulate", "internal/statecmd", "internal/toolchain", "internal/version", "pkg/config", "pkg/informer",
 		"pkg/plugins",
 	},

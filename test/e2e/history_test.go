@@ -161,6 +161,17 @@ routes:
 	contains(ask(0, "runs", "told"), "TIME", "deleted", ns+"/web", "delivered", "updated", ns+"/web", "delivered")
 	contains(ask(0, "runs", "refused", "-failed"), "updated", ns+"/web", "dead-lettered")
 	contains(ask(0, "runs", "told", "-failed"), "No decision of route told")
+	contains(ask(0, "get", "maps", "-n", ns, "-at", between.Format(time.RFC3339Nano), "-o", "json"), `"name":"still"`, `"value":"7"`, `"name":"web"`, `"value":"2"`)
+	contains(ask(1, "get", "maps/web", "-n", ns, "-at", "1d"), "the history begins at")
+	later := time.Now().Format(time.RFC3339Nano)
+	contains(ask(0, "get", "maps", "-n", ns, "-at", later, "-o", "name"), ns+"/still")
+	contains(ask(1, "get", "maps/web", "-n", ns, "-at", later), "had no object")
+	maps.Change("still", `{"data":{"value":"8"}}`)
+	r.Wait(t, "the change", func(events []routertest.Event) bool { return len(events) == 3 })
+	contains(ask(0, "get", "maps", "-n", ns, "-at", time.Now().Format(time.RFC3339Nano), "-diff", between.Format(time.RFC3339Nano)),
+		"changed "+ns+"/still", `data.value: "7" → "8"`, "deleted "+ns+"/web")
+	contains(ask(2, "get", "maps", "-diff", "1h"), "-diff needs -at")
+	contains(ask(2, "get", "maps", "-at", "1h", "-w"), "-at needs a source, and goes with NAME")
 	contains(ask(1, "runs", "tolt"), `there is no route "tolt"`, "told")
 	contains(ask(2, "history", "web"), "RESOURCE/NAME")
 

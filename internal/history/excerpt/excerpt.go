@@ -32,9 +32,9 @@ type Options struct {
 	// Cached returns the objects of a source that the cache has now. nil: the objects that have not
 	// changed are not known. One that changes meanwhile, for the first time in the span, is in the
 	// recording as it is now.
-	Cached func(source string) iter.Seq[Object]
-	// Initial leaves the changes out.
-	Initial bool
+	Cached    func(source string) iter.Seq[Object]
+	Namespace string // the only one of the objects; empty: all
+	Initial   bool   // leave the changes out
 }
 
 // Object is a cached object.
@@ -48,6 +48,8 @@ type Object struct {
 // Write writes the lines of an excerpt behind the header. Records that follow a crash and repeat
 // earlier ones are left out. The error is that of ctx or of the output.
 func Write(ctx context.Context, r *history.Reader, out *recording.Writer, o Options) error {
+	end := recording.Line{Op: recording.End, At: o.Span.To.Sub(o.Span.From)}
+	r.Damaged = func(string, error) { end.Damaged++ }
 	w := &writer{Options: o, out: out, changed: make(map[identity]bool)}
 	if err := r.Records(ctx, o.Span, w.first); err != nil {
 		return err
@@ -65,9 +67,7 @@ func Write(ctx context.Context, r *history.Reader, out *recording.Writer, o Opti
 			return err
 		}
 	}
-	// Each pass meets the same damage.
-	end := recording.Line{Op: recording.End, At: o.Span.To.Sub(o.Span.From)}
-	r.Damaged = func(string, error) { end.Damaged++ }
+	r.Damaged = nil // the second pass meets the same damage
 	w.recent = make(map[version]bool)
 	if !o.Initial {
 		if err := r.Records(ctx, o.Span, w.change); err != nil {
@@ -112,11 +112,13 @@ func (w *writer) wants(record any) *history.Change {
 		return nil
 	}
 	// An object of a first list existed. Its state is that before its next change, or the present.
-	if _, ok = w.Header.Sources[c.Source]; !ok || c.Initial {
+	if _, ok = w.Header.Sources[c.Source]; !ok || c.Initial || !w.within(c.Key) {
 		return nil
 	}
 	return c
 }
+
+func (w *writer) within(key event.Key) bool { return w.Namespace == "" || w.Namespace == key.Namespace }
 
 // first writes the state of an object before its first change.
 func (w *writer) first(record any) error {
@@ -141,7 +143,7 @@ func (w *writer) cached(ctx context.Context, source string) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if w.changed[identityOf(source, o.Key)] || o.Created.After(w.Span.To) {
+		if !w.within(o.Key) || w.changed[identityOf(source, o.Key)] || o.Created.After(w.Span.To) {
 			continue
 		}
 		if text := o.Text(); text != "" {
