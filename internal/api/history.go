@@ -72,7 +72,7 @@ type FieldChange struct {
 // Decision is the end of a delta that a route wanted.
 type Decision struct {
 	Route string `json:"route"`
-	// delivered, dropped, dead_lettered, coalesced or suppressed
+	// delivered, dropped, dead_lettered, coalesced, suppressed or shadowed
 	Outcome string    `json:"outcome"`
 	Seen    time.Time `json:"seen"`             // the time of the change
 	Matched time.Time `json:"matched,omitzero"` // when it became pending; zero: before the start

@@ -155,6 +155,7 @@ type RouteStatus struct {
 	Waiting  bool     `json:"waiting,omitempty"`
 	WaitsFor []string `json:"waitsFor,omitempty"` // the sources among them that have not synced
 	Paused   string   `json:"paused,omitempty"`   // reason for the pause
+	Shadow   bool     `json:"shadow,omitempty"`   // its events go nowhere
 	// a full downstream route that holds this one back
 	HeldBy string `json:"heldBy,omitempty"`
 	// its filter or key is evaluated later, because those of its include or namespace take more CPU

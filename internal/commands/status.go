@@ -61,7 +61,11 @@ func printStatus(r *cli.Remote, s *api.Status) error {
 	fmt.Fprintln(w, "ROUTE\tPENDING\tIN MEMORY\tON DISK\tDEAD LETTERS")
 	for i := range s.Routes {
 		route := &s.Routes[i]
-		cli.Printf(w, "%s\t%d\t%s\t%d\t%s\n", route.Name, route.Pending, inMemory(route), route.OnDisk, letters(route))
+		name := route.Name
+		if route.Shadow {
+			name += " (shadow)"
+		}
+		cli.Printf(w, "%s\t%d\t%s\t%d\t%s\n", name, route.Pending, inMemory(route), route.OnDisk, letters(route))
 	}
 	if err := w.Flush(); err != nil {
 		return err

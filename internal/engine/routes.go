@@ -31,7 +31,7 @@ func (s *Set) route(p *compile.Route) spec.Settings {
 	cache := s.cache(p.Scope(), p.Lookups())
 	route := spec.Settings{
 		Name: p.Name, Version: s.routeVersion(p), ID: p.ID, Scope: p.Scope(), Sources: p.From, Downstream: len(p.Upstream) > 0, Ready: s.ready(p.Name, p.Lookups()),
-		HandlerName: p.Instance, Secret: p.Secret,
+		HandlerName: p.Instance, Secret: p.Secret, Shadow: p.Shadow,
 		Existing: p.Existing == config.ExistingDeliver, Known: s.Known[p.ID],
 		Deliver: deliver(p.Deliver), Overflow: overflow(p.Route), OnFailure: onFailure(p.OnFailure),
 		Batch:   spec.Batch{Size: p.Batch.Size, Wait: p.Batch.Wait},
@@ -55,6 +55,9 @@ func (s *Set) route(p *compile.Route) spec.Settings {
 		if sink := s.sinks[target.Sink]; sink != nil {
 			_, named.InOrder = compile.KindOf(s.env.Components.Sinks, s.Plan.Config.Sinks[target.Sink].Kind).(plugins.Ordered)
 			named.Version, named.Sink = sink.version, sink.value
+		}
+		if p.Shadow {
+			named = s.shadow(named)
 		}
 		route.Sinks = append(route.Sinks, named)
 	}

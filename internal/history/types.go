@@ -43,9 +43,10 @@ const (
 	DeadLettered         // it is among the dead letters
 	Coalesced            // a later delta of the object has its change
 	Suppressed           // by the limit of the route
+	Shadowed             // a route with shadow would have delivered it
 )
 
-var outcomeNames = [...]string{"", "delivered", "dropped", "dead_lettered", "coalesced", "suppressed"}
+var outcomeNames = [...]string{"", "delivered", "dropped", "dead_lettered", "coalesced", "suppressed", "shadowed"}
 
 // String returns the outcome as in metrics.
 func (o Outcome) String() string {

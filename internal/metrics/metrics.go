@@ -21,6 +21,7 @@ const (
 	DeadLettered = "dead_lettered"
 	Coalesced    = "coalesced"
 	Suppressed   = "suppressed"
+	Shadowed     = "shadowed" // delivered nowhere: the route has shadow
 )
 
 // The values of the label result of trace_spans_total.
@@ -42,7 +43,7 @@ type Metrics struct {
 	Deltas      *prometheus.CounterVec // source, op
 	RouteDeltas *prometheus.CounterVec // route, result
 	RouteErrors *prometheus.CounterVec // route, kind
-	Events      *prometheus.CounterVec // route, sink, result (delivered, retried, rejected)
+	Events      *prometheus.CounterVec // route, sink, result (delivered, shadowed, retried, rejected)
 	QueueDepth  *prometheus.GaugeVec   // route: pending deltas
 	// route: objects for which its condition holds and for is not over, and held deletes
 	RoutePending   *prometheus.GaugeVec

@@ -95,6 +95,7 @@ func (r *router) refused(route string, d *event.Delta, suppressed bool) {
 // outcomes are the outcomes of the results of spans.
 var outcomes = map[trace.Result]history.Outcome{
 	trace.Delivered: history.Delivered, trace.Dropped: history.Dropped, trace.DeadLettered: history.DeadLettered, trace.Coalesced: history.Coalesced,
+	trace.Shadowed: history.Shadowed,
 }
 
 // decisionOf returns the decision of a finished span.

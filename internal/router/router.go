@@ -403,7 +403,7 @@ func (r *router) status(ctx context.Context) api.Status {
 	}
 	remote := r.Work.Show(ctx)
 	for _, route := range r.Pipeline.Status() {
-		shown := api.RouteStatus{Name: route.Name, Pending: route.Pending, Bytes: route.Bytes, OnDisk: route.OnDisk, Waiting: route.Waiting, WaitsFor: waitsFor(r, &route), Paused: route.Paused, HeldBy: route.HeldBy, Deferred: route.Deferred}
+		shown := api.RouteStatus{Name: route.Name, Pending: route.Pending, Bytes: route.Bytes, OnDisk: route.OnDisk, Waiting: route.Waiting, WaitsFor: waitsFor(r, &route), Paused: route.Paused, HeldBy: route.HeldBy, Deferred: route.Deferred, Shadow: route.Shadow}
 		if !route.Oldest.IsZero() {
 			shown.Oldest = &route.Oldest
 		}

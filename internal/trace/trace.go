@@ -24,6 +24,7 @@ type Result string
 // The results.
 const (
 	Delivered    Result = "delivered"
+	Shadowed     Result = "shadowed" // a route with shadow would have delivered it
 	Dropped      Result = "dropped"
 	DeadLettered Result = "dead_lettered"
 	Coalesced    Result = "coalesced"

@@ -214,6 +214,7 @@ type Route struct {
 	Concurrency int      `yaml:"concurrency" default:"4" min:"1" max:"1024" doc:"Number of batches that are handled and delivered at the same time."`
 	Queue       Queue    `yaml:"queue" doc:"Limits of the backlog."`
 	Retry       Retry    `yaml:"retry" doc:"Limits of the attempts for a delta."`
+	Shadow      bool     `yaml:"shadow" doc:"Everything but the delivery: the route evaluates, handles and limits deltas with a state of its own, and its events go nowhere. The history and the tap have what it would have delivered. See [HISTORY](HISTORY.md#a-rule-in-the-shadow)."`
 	OnFailure   string   `yaml:"onFailure" default:"deadLetter" enum:"deadLetter drop pause" doc:"Handling of a delta that failed permanently. deadLetter: it becomes a dead letter, see router dlq. drop: it is lost, and counted. pause: the route pauses."`
 
 	// Further causes of a delivery.

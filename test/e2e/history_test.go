@@ -271,3 +271,47 @@ routes:
 		t.Errorf("got %+v", report.Routes)
 	}
 }
+
+// TestShadow runs a route with shadow beside a live one: its sink, and the route behind it, get
+// nothing, and the history has what they would have got. Without shadow it goes on with its state.
+func TestShadow(t *testing.T) {
+	// Guarantee: shadow
+	t.Parallel()
+	s, ns := sandboxtest.StartNamespace(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`
+history: {}
+sinks: {out: {stdout: {}}}
+sources:
+  maps: {resource: v1/configmaps, namespaces: %s}
+routes:
+  - {name: live, from: maps, when: object.data.value == "7", to: out}
+  - {name: tried, shadow: true, from: maps, when: int(object.data.value) > 5, to: [out, {route: behind}]}
+  - {name: behind, to: out}
+`, ns))
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	maps.Make(routertest.ConfigMap("six", "6"))
+	maps.Make(routertest.ConfigMap("seven", "7"))
+	r.Wait(t, "the live event", func(events []routertest.Event) bool { return len(events) == 1 })
+	routertest.Poll(t, "the shadow", func() bool {
+		return r.Metric(t, `deltarouter_route_deltas_total{result="shadowed",route="tried"}`) == 2
+	})
+	runs, code := routertest.Control(t, file, "runs", "tried")
+	if n := strings.Count(runs, "shadowed"); code != 0 || n != 2 || !strings.Contains(runs, "to out, to route:behind") {
+		t.Errorf("%d decisions are shadowed:\n%s", n, runs)
+	}
+	if status, _ := routertest.Control(t, file, "status"); !strings.Contains(status, "tried (shadow)") {
+		t.Errorf("the status does not name the shadow:\n%s", status)
+	}
+	text, err := os.ReadFile(file)
+	must.Succeed(t, err)
+	r.Reload(t, file, strings.Replace(string(text), "shadow: true, ", "", 1), true)
+	maps.Change("six", `{"data":{"value":"2"}}`)
+	want := []string{"behind left " + ns + "/six", "live entered " + ns + "/seven", "tried left " + ns + "/six"}
+	r.Wait(t, "the end of the condition, and nothing else", func(events []routertest.Event) bool {
+		got := routertest.Summary(events)
+		slices.Sort(got)
+		return slices.Equal(got, want)
+	})
+}

@@ -121,6 +121,7 @@ type Status struct {
 	Oldest  time.Time // when the oldest pending delta was seen; zero: there is none
 	Waiting bool      // for the sources of its look-ups, or of restored deltas
 	Paused  string    // the reason; empty: it is not paused
+	Shadow  bool      // its events go nowhere
 	HeldBy  string    // a downstream route without room; empty: there is none
 	// Deferred: filters were deferred in the last minute, see filters.Deferred, or the condition is
 	// still to be evaluated for missed objects
@@ -139,7 +140,7 @@ func (r *Route) Status() Status {
 	return Status{
 		Name: c.Name, ID: c.ID, Pending: q.Len(), Kept: kept, Bytes: q.Head.Bytes() + q.Tail.Bytes(), OnDisk: q.Tail.Len(), Oldest: q.Oldest(),
 		Deferred: r.deferral.lasts(r.now()) || r.backlog.rules.Conditions.AnyMissed(),
-		Waiting:  !r.backlog.allPlaced && r.awaits() != nil, Paused: r.paused.reason, HeldBy: r.heldBy(), Lacks: r.backlog.lacks.Reasons(r.now()),
+		Waiting:  !r.backlog.allPlaced && r.awaits() != nil, Paused: r.paused.reason, Shadow: c.Shadow, HeldBy: r.heldBy(), Lacks: r.backlog.lacks.Reasons(r.now()),
 	}
 }
 

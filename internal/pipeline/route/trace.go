@@ -33,6 +33,9 @@ func (b *backlog) endTrace(c *spec.Settings, e *queue.Entry, result trace.Result
 	if !e.Trace.Wanted() {
 		return
 	}
+	if c.Shadow && result == trace.Delivered {
+		result = trace.Shadowed
+	}
 	b.env.Tracer.End(e.Trace, e.Delta, func(r *trace.Record) {
 		r.Route, r.Result, r.End = c.Name, result, b.now()
 		if p := e.Progress; p != nil {

@@ -55,9 +55,13 @@ type EventCounters struct {
 
 func newCounters(m *metrics.Metrics, r *Settings) Counters {
 	deltas := func(result string) Counter { return m.RouteDeltas.WithLabelValues(r.Name, result) }
+	delivered := metrics.Delivered
+	if r.Shadow {
+		delivered = metrics.Shadowed
+	}
 	c := Counters{
 		Matched: deltas(metrics.Matched), Filtered: deltas(metrics.Filtered), Coalesced: deltas(metrics.Coalesced),
-		Delivered: deltas(metrics.Delivered), Dropped: deltas(metrics.Dropped), DeadLettered: deltas(metrics.DeadLettered),
+		Delivered: deltas(delivered), Dropped: deltas(metrics.Dropped), DeadLettered: deltas(metrics.DeadLettered),
 		Suppressed: deltas(metrics.Suppressed),
 		Depth:      m.QueueDepth.WithLabelValues(r.Name), Oldest: m.OldestPending.WithLabelValues(r.Name),
 		OnDisk:     m.QueueOnDisk.WithLabelValues(r.Name),
@@ -82,7 +86,7 @@ func newCounters(m *metrics.Metrics, r *Settings) Counters {
 	}
 	for _, s := range r.Sinks {
 		result := func(name string) Counter { return m.Events.WithLabelValues(r.Name, s.Name, name) }
-		events := EventCounters{Delivered: result("delivered"), Retried: result("retried"), Rejected: result("rejected")}
+		events := EventCounters{Delivered: result(delivered), Retried: result("retried"), Rejected: result("rejected")}
 		if s.Route == "" {
 			events.Unavailable = m.SinkUnavailable.WithLabelValues(r.Name, s.Name)
 		}

@@ -76,6 +76,8 @@ type Settings struct {
 	Secret bool
 
 	Debounce Debounce
+	// Shadow: the sinks deliver nothing, so nothing is said to be delivered.
+	Shadow bool
 	// Grouped: Key names groups. A batch has deltas of one group only, and waits for Batch.Wait
 	// from the first of them on, or for the quiet period of Debounce, unless it is full before.
 	Grouped bool
