@@ -16,6 +16,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/internal/fingerprint"
+	"github.com/deltarouter/deltarouter/internal/history"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -35,6 +36,7 @@ type State struct {
 	db      *checkpoint.DB
 	Writer  *checkpoint.Writer
 	Letters *checkpoint.Letters
+	History *history.Log // is settled before each cut is saved; nil: there is none
 	log     *slog.Logger
 	maxSize int64 // of the state file, in bytes
 
@@ -213,6 +215,7 @@ func (s *State) Collect(at func()) checkpoint.Cut {
 	}
 	// Last: the writes of a handler are then in the cut in which its delta is done, or earlier.
 	cut.Memories = s.memories.dirty()
+	s.History.Settle()
 	return cut
 }
 

@@ -26,8 +26,7 @@ func BenchmarkLog(b *testing.B) {
 			states[i][version] = status(b, i, version)
 		}
 	}
-	l, err := history.Open(history.Config{Dir: b.TempDir(), Clock: timer.NewFake(time.Unix(1_800_000_000, 0)), Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}, usual)
-	must.Succeed(b, err)
+	l := history.Open(history.Config{Dir: b.TempDir(), Clock: timer.NewFake(time.Unix(1_800_000_000, 0)), Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}, usual)
 	ctx, stop := context.WithCancel(b.Context())
 	var ended sync.WaitGroup
 	ended.Go(func() { l.Run(ctx) })

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/fileerr"
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
@@ -61,17 +62,26 @@ type Config struct {
 type Log struct {
 	cfg      Config
 	settings atomic.Pointer[Settings]
+	running  atomic.Bool // by Run
 
-	mu     sync.Mutex
-	queue  []item
-	bytes  int           // of the texts in queue
-	lost   lostRecords   // since the last look of the writer
-	hurry  chan struct{} // has room for one
-	synced chan chan struct{}
+	mu      sync.Mutex
+	queue   []item
+	bytes   int         // of the texts in queue
+	lost    lostRecords // since the last look of the writer
+	trouble trouble
+	hurry   chan struct{} // has room for one
+	synced  chan chan struct{}
 
 	writing sync.Mutex // guards the fields below
 	store   store
+	closed  error     // why the folder cannot be opened; nil: it is open
 	warned  time.Time // of the last warning
+}
+
+// trouble is why records were lost last.
+type trouble struct {
+	at     time.Time // zero: none were
+	reason error
 }
 
 // lostRecords counts records that are not in the history, by the reason.
@@ -100,19 +110,39 @@ type item struct {
 	begin    *Begin
 }
 
-// Open opens the history of a folder. It is closed by the end of [Log.Run].
-func Open(cfg Config, settings Settings) (*Log, error) {
-	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("history: %w", err)
-	}
+// Open opens the history of a folder. If that fails, each write tries again; until then, records
+// are lost, and [Log.Trouble] has the reason. The history is closed by the end of [Log.Run].
+func Open(cfg Config, settings Settings) *Log {
 	l := &Log{cfg: cfg, hurry: make(chan struct{}, 1), synced: make(chan chan struct{})}
 	l.Set(settings)
-	segments, err := segmentsOf(cfg.Dir)
-	if err != nil {
-		return nil, err
+	l.store = store{dir: cfg.Dir, series: make(map[time.Duration]*series)}
+	l.open()
+	return l
+}
+
+// open makes the folder, and finds its segments.
+func (l *Log) open() {
+	if l.closed = os.MkdirAll(l.cfg.Dir, 0o700); l.closed == nil {
+		l.store.sealed, l.closed = segmentsOf(l.cfg.Dir)
 	}
-	l.store = store{dir: cfg.Dir, sealed: segments, series: make(map[time.Duration]*series)}
-	return l, nil
+	if l.closed != nil {
+		l.closed = fmt.Errorf("the folder cannot be opened: %w", fileerr.Explain(l.closed))
+		l.warn(l.closed)
+	}
+}
+
+// troubled is the time after the last lost record in which Trouble reports it.
+const troubled = 2 * time.Minute
+
+// Trouble returns the reason if records are being lost, or were in the last two minutes; nil: none
+// are.
+func (l *Log) Trouble() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.trouble.at.IsZero() || l.cfg.Clock.Now().Sub(l.trouble.at) > troubled {
+		return nil
+	}
+	return l.trouble.reason
 }
 
 // Set replaces the settings.
@@ -162,6 +192,8 @@ func (l *Log) offer(i item, size int) {
 // Run writes the records until ctx is done, and those that are left then.
 func (l *Log) Run(ctx context.Context) {
 	l.adopt(ctx)
+	l.running.Store(true)
+	defer l.running.Store(false)
 	tick, tidied := time.NewTicker(pause), l.cfg.Clock.Now()
 	defer tick.Stop()
 	for {
@@ -192,18 +224,41 @@ func (l *Log) Run(ctx context.Context) {
 
 // Sync waits until all records so far are in the files, for a reader; or until ctx is done.
 func (l *Log) Sync(ctx context.Context) error {
+	if !inFiles(l, ctx.Done()) {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// inFiles reports whether all records so far are in the files before end delivers or is closed.
+func inFiles[T any](l *Log, end <-chan T) bool {
 	done := make(chan struct{})
 	select {
 	case l.synced <- done:
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-end:
+		return false
 	}
 	select {
 	case <-done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+		return true
+	case <-end:
+		return false
 	}
+}
+
+// settleTime bounds how long Settle waits.
+const settleTime = 100 * time.Millisecond
+
+// Settle waits until all records so far are in the files, but not longer than 100 ms: the caller is
+// about to save a state that they led to. So a crash of the router loses no record of what the
+// saved state has; everything else happens again. A nil Log has no records.
+func (l *Log) Settle() {
+	if l == nil || !l.running.Load() {
+		return
+	}
+	end := time.NewTimer(settleTime)
+	defer end.Stop()
+	inFiles(l, end.C) // a slow disk delays no delta
 }
 
 // adopt makes the indexes of segments that a former run has left without one, and removes segments
@@ -211,8 +266,14 @@ func (l *Log) Sync(ctx context.Context) error {
 func (l *Log) adopt(ctx context.Context) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
+	l.index(func() bool { return ctx.Err() != nil })
+	l.removeOld()
+}
+
+// index makes the missing indexes of segments, until it is stopped.
+func (l *Log) index(stopped func() bool) {
 	for i := range l.store.sealed {
-		if ctx.Err() != nil {
+		if stopped() {
 			return
 		}
 		s := &l.store.sealed[i]
@@ -220,7 +281,6 @@ func (l *Log) adopt(ctx context.Context) {
 			l.cfg.Log.Warn("a segment of the history is damaged; its records from there on are lost", "file", s.path, "err", err)
 		}
 	}
-	l.removeOld()
 }
 
 // write writes the records of the queue.
@@ -234,6 +294,13 @@ func (l *Log) write() {
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
+	if l.closed != nil {
+		if l.open(); l.closed != nil {
+			l.refuse(len(queue), lost)
+			return
+		}
+		l.index(func() bool { return false })
+	}
 	s := l.settings.Load()
 	now := l.cfg.Clock.Now()
 	for reason, n := range lost {
@@ -283,8 +350,21 @@ func (l *Log) write() {
 	l.store.missing = 0
 }
 
+// refuse counts records that cannot be written because the folder is not open.
+func (l *Log) refuse(n int, lost lostRecords) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for reason, n := range lost {
+		l.lost.add(reason, n)
+	}
+	l.missing(lostRefused, n)
+}
+
 // warn says that records are lost, at most once a minute.
 func (l *Log) warn(err error) {
+	l.mu.Lock()
+	l.trouble = trouble{l.cfg.Clock.Now(), err}
+	l.mu.Unlock()
 	if now := l.cfg.Clock.Now(); now.Sub(l.warned) >= complainPause {
 		l.warned = now
 		l.cfg.Log.Warn("records of the history cannot be written and are lost; deltas are delivered", "dir", l.cfg.Dir, "err", err)

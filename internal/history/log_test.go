@@ -56,9 +56,7 @@ type router struct {
 func start(t *testing.T, dir string, settings history.Settings) *router {
 	t.Helper()
 	r := &router{t: t, dir: dir, metrics: metrics.New(), log: &strings.Builder{}}
-	var err error
-	r.Log, err = history.Open(history.Config{Dir: dir, Clock: timer.Real(), Log: slog.New(slog.NewTextHandler(r.log, nil)), Metrics: r.metrics}, settings)
-	must.Succeed(t, err)
+	r.Log = history.Open(history.Config{Dir: dir, Clock: timer.Real(), Log: slog.New(slog.NewTextHandler(r.log, nil)), Metrics: r.metrics}, settings)
 	ctx, cancel := context.WithCancel(t.Context())
 	r.stop = cancel
 	r.ended.Go(func() { r.Run(ctx) })
@@ -302,6 +300,40 @@ func TestOrder(t *testing.T) {
 		}
 		if err := reader.Records(t.Context(), history.Span{}, func(any) error { return io.EOF }); !errors.Is(err, io.EOF) {
 			t.Errorf("got %v, want the error of the caller", err)
+		}
+	})
+}
+
+// TestClosedFolder: while the folder cannot be opened, records are lost and counted, and the log has
+// the reason; afterwards the history begins, with the number of the lost ones.
+func TestClosedFolder(t *testing.T) {
+	// Guarantee: history
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "history")
+		must.Succeed(t, os.WriteFile(dir, nil, 0o600))
+		r := start(t, dir, usual)
+		r.update("web", 1)
+		must.Succeed(t, r.Sync(t.Context()))
+		if err := r.Trouble(); err == nil || !strings.Contains(r.log.String(), "records of the history cannot be written and are lost") {
+			t.Errorf("the trouble is %v, the log %q", err, r.log)
+		}
+		if _, err := r.Reader(t.Context()); err == nil {
+			t.Error("a reader of nothing")
+		}
+		must.Succeed(t, os.Remove(dir))
+		r.update("web", 2)
+		reader := r.reader()
+		losses, err := reader.Losses(t.Context(), history.Span{})
+		must.Succeed(t, err)
+		if got := of(t, reader, "web"); len(got) != 1 || len(losses) != 1 || losses[0].Number != 1 {
+			t.Errorf("got %q, lost %+v", got, losses)
+		}
+		if n := testutil.ToFloat64(r.metrics.HistoryLost.WithLabelValues("refused")); n != 1 {
+			t.Errorf("%v records are counted as lost", n)
+		}
+		time.Sleep(3 * time.Minute)
+		if err := r.Trouble(); err != nil {
+			t.Errorf("the trouble lasts: %v", err)
 		}
 	})
 }

@@ -49,7 +49,8 @@ func OpenFolder(dir string) (*Reader, error) {
 	return r, nil
 }
 
-// Reader returns a reader of everything that was recorded before the call.
+// Reader returns a reader of everything that was recorded before the call. The error is that of ctx
+// or of the folder.
 func (l *Log) Reader(ctx context.Context) (*Reader, error) {
 	cut := l.cfg.Clock.Now()
 	if err := l.Sync(ctx); err != nil {
@@ -57,6 +58,9 @@ func (l *Log) Reader(ctx context.Context) (*Reader, error) {
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
+	if l.closed != nil {
+		return nil, fmt.Errorf("the history: %w", l.closed)
+	}
 	r := &Reader{cut: cut}
 	for i := range l.store.sealed {
 		r.parts = append(r.parts, part{file: l.store.sealed[i]})

@@ -205,7 +205,7 @@ func (inv *Inventory) Show(ctx context.Context, s api.Status) api.Status {
 	for i := range s.Checks {
 		c := &s.Checks[i]
 		switch kind, name, _ := strings.Cut(c.Name, "/"); kind {
-		case "config", "includes", "state", "fleet", "lease": // about files, NATS and the Lease
+		case "config", "includes", "state", "history", "fleet", "lease": // about files, NATS and the Lease
 		case "sources":
 			hide(&c.Message, inv.mayList, name)
 		case "routes":

@@ -3,11 +3,13 @@ package router
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/history"
 	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/config"
@@ -16,21 +18,28 @@ import (
 
 // openHistory opens the history, if the configuration has one. The engine passes it the deltas of
 // the sources, and the tracer the finished spans of the routes.
-func (r *router) openHistory() error {
+func (r *router) openHistory() {
 	cfg := r.Set.Plan.Config
 	if !cfg.History.IsOn() {
-		return nil
+		return
 	}
-	l, err := history.Open(history.Config{
+	l := history.Open(history.Config{
 		Dir: filepath.Join(cfg.State.Dir, history.Folder), Clock: r.Clock, Log: r.Log, Metrics: r.Metrics,
 	}, historySettings(cfg.History))
-	if err != nil {
-		return err
-	}
-	r.History = l
+	r.History, r.State.History = l, l
 	r.Metrics.SetHistory(l.Bytes)
 	r.tracing.tracer.Keep(func(record *trace.Record) { l.Decided(decisionOf(record)) })
 	l.Begin(r.beginOf(cfg, false))
+}
+
+// historyCheck reports records that are being lost. It holds nothing: deltas are delivered.
+func (r *router) historyCheck() (checks []api.Check) {
+	if r.History == nil {
+		return nil
+	}
+	if err := r.History.Trouble(); err != nil {
+		return []api.Check{{Name: "history", Message: fmt.Sprintf("changes and decisions are not recorded, or not all of them; deltas are delivered: %v", err)}}
+	}
 	return nil
 }
 

@@ -74,9 +74,7 @@ func (r *router) open(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.openHistory(); err != nil {
-		return err
-	}
+	r.openHistory()
 	if err := r.OpenSet(ctx); err != nil {
 		return err
 	}

@@ -350,6 +350,7 @@ func (r *router) checks() []api.Check {
 	checks = append(checks, r.fromObjects.checks()...)
 	if r.State != nil {
 		checks = append(checks, r.State.Check())
+		checks = append(checks, r.historyCheck()...)
 	}
 	for _, s := range r.Pipeline.Status() {
 		if s.Paused != "" {

@@ -84,6 +84,7 @@ func (c *Config) checkAll(n Node) Problems {
 		}
 	}
 	problems = append(problems, c.linkRoutes()...)
+	c.defaultHistory()
 	problems = append(problems, c.checkHistory()...)
 	problems = append(problems, c.checkShadow()...)
 	return append(problems, c.checkFleet()...)

@@ -72,6 +72,19 @@ func (s *HistorySource) unmarshal(n Node) (problems Problems) {
 	return n.Decode(&s.HistorySourceForm)
 }
 
+// defaultHistory makes the history that of a configuration without one: with a state folder there
+// is one.
+func (c *Config) defaultHistory() {
+	if c.History != nil || c.main != nil || c.State.Dir == "" {
+		return
+	}
+	empty, problems := ParseNode("", []byte("{}"))
+	h := &History{}
+	if problems = append(problems, empty.Decode(&h.HistoryForm)...); len(problems) == 0 {
+		c.History = h
+	}
+}
+
 // IsOn reports whether there is a history.
 func (h *History) IsOn() bool { return h != nil && !h.Off }
 

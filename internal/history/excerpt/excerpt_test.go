@@ -71,8 +71,7 @@ func TestWrite(t *testing.T) {
 		settings := history.Settings{
 			Keep: 24 * time.Hour, MaxSize: 512 << 20, Texts: true, Sources: map[string]history.SourceSettings{"names": {}},
 		}
-		l, err := history.Open(history.Config{Dir: t.TempDir(), Clock: timer.Real(), Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}, settings)
-		must.Succeed(t, err)
+		l := history.Open(history.Config{Dir: t.TempDir(), Clock: timer.Real(), Log: slog.New(slog.DiscardHandler), Metrics: metrics.New()}, settings)
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { l.Run(ctx) })
