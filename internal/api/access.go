@@ -52,7 +52,7 @@ type endpoint struct {
 //	GET  /api/v1/sources/{source}/indexes/{index}?value=&…     Answer; parameters as above
 //	                  …?watch=true&…                           WatchEvent lines, endless; no limit, continue
 //	GET  /api/v1/routes/{route}/active?limit=&continue=        ActiveAnswer
-//	GET  /api/v1/routes/{route}/runs?failed=&since=&until=&limit=   RunsAnswer
+//	GET  /api/v1/routes/{route}/runs?failed=&held=&since=&until=&limit=   RunsAnswer
 //	GET  /api/v1/routes/{route}/why?source=&namespace=&name=&since=&until=&limit=   WhyAnswer
 //	GET  /api/v1/history/{source}?namespace=&name=&since=&until=&states=&limit=   HistoryAnswer
 //	POST /api/v1/routes/{route}/pause {for}                    Paused; 422 if a failure paused it

@@ -69,12 +69,25 @@ type FieldChange struct {
 	To   string `json:"to,omitempty"`
 }
 
-// Decision is the end of a delta that a route wanted.
+// Decision is the end of a delta that a route wanted, or says that a rule holds it back.
 type Decision struct {
 	Route string `json:"route"`
-	// delivered, dropped, dead_lettered, coalesced, suppressed or shadowed
-	Outcome string    `json:"outcome"`
-	Seen    time.Time `json:"seen"`             // the time of the change
+	// delivered, dropped, dead_lettered, coalesced, suppressed or shadowed; held (another
+	// decision follows), cancelled (its cause ended before it was reported) or skipped (its
+	// condition held before the route began, so it is never reported)
+	Outcome string `json:"outcome"`
+	// the rule that holds it back: for, limit, debounce, batch or existing
+	Rule string `json:"rule,omitempty"`
+	// when the rule ends, and when at the latest if further changes extend it
+	Until  time.Time `json:"until,omitzero"`
+	Latest time.Time `json:"latest,omitzero"`
+	// of a coalesced delta: the resourceVersion of the change that has it, or that a later change
+	// has undone it
+	Into   string `json:"into,omitempty"`
+	Undone bool   `json:"undone,omitempty"`
+
+	Repeat  int       `json:"repeat,omitempty"` // the number of the reminder
+	Seen    time.Time `json:"seen,omitzero"`    // the time of the change
 	Matched time.Time `json:"matched,omitzero"` // when it became pending; zero: before the start
 	Taken   time.Time `json:"taken,omitzero"`   // when a worker took it; zero: none did
 	Events  int       `json:"events,omitempty"`
@@ -136,6 +149,7 @@ type WhyAnswer struct {
 type RunsQuery struct {
 	Route        string
 	Failed       bool      // only those with a failure, or that were not delivered
+	Held         bool      // also those that say that a rule holds a delta back
 	Since, Until time.Time // zero: open
 	Limit        int       // per answer, 1 to 1000
 }
@@ -258,7 +272,7 @@ func (c *control) why(r *http.Request) (any, error) {
 }
 
 func parseRuns(route, text string) (q RunsQuery, err error) {
-	values, err := parameters(text, "failed", "since", "until", "limit")
+	values, err := parameters(text, "failed", "held", "since", "until", "limit")
 	if err != nil {
 		return q, err
 	}
@@ -267,6 +281,9 @@ func parseRuns(route, text string) (q RunsQuery, err error) {
 		return q, err
 	}
 	if q.Failed, err = parseBool(values, "failed"); err != nil {
+		return q, err
+	}
+	if q.Held, err = parseBool(values, "held"); err != nil {
 		return q, err
 	}
 	q.Limit, err = limitOf(values)
@@ -326,6 +343,9 @@ func (c *Client) Runs(ctx context.Context, q RunsQuery) (answer RunsAnswer, err 
 	values := spanOf(q.Since, q.Until, q.Limit)
 	if q.Failed {
 		values.Set("failed", "true")
+	}
+	if q.Held {
+		values.Set("held", "true")
 	}
 	return answer, c.call(ctx, http.MethodGet, "/api/v1/routes/"+url.PathEscape(q.Route)+"/runs?"+values.Encode(), nil, &answer)
 }

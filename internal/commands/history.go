@@ -177,7 +177,7 @@ const stamp = "2006-01-02 15:04:05.000"
 // print prints a record.
 func (h *historyOf) print(r *api.HistoryRecord) {
 	if d := r.Decision; d != nil {
-		cli.Printf(h.Out, "    → %s: %s\n", d.Route, summary(d, r.Time, r.Op))
+		cli.Printf(h.Out, "    → %s: %s\n", d.Route, summary(d, r.Time, r.Op, true))
 		return
 	}
 	notes := ""
@@ -204,19 +204,20 @@ func printFields(out io.Writer, fields []api.FieldChange, more int) {
 	}
 }
 
-// summary describes a decision that ended at a time.
-func summary(d *api.Decision, end time.Time, op string) string {
+// summary describes a decision that ended at a time. named: it has the op if that is a report.
+func summary(d *api.Decision, end time.Time, op string, named bool) string {
 	var b strings.Builder
 	switch b.WriteString(strings.ReplaceAll(d.Outcome, "_", "-")); d.Outcome {
-	case "coalesced":
-		b.WriteString(", a later change has it")
-	case "suppressed":
-		b.WriteString(" by the limit")
+	case "coalesced", "suppressed", "held", "cancelled", "skipped":
+		b.WriteString(heldBack(d, end, op))
 	default:
 		fmt.Fprintf(&b, " %s after the change", printable.Duration(max(0, end.Sub(d.Seen)).Round(time.Millisecond)))
 	}
-	if op == "entered" || op == "left" {
+	if named && (op == "entered" || op == "left") {
 		b.WriteString(" (" + op + ")")
+	}
+	if d.Repeat > 0 {
+		fmt.Fprintf(&b, ", reminder %d", d.Repeat)
 	}
 	if d.Events > 0 {
 		b.WriteString(", " + cli.Count(d.Events, "event"))
@@ -244,6 +245,37 @@ func summary(d *api.Decision, end time.Time, op string) string {
 		b.WriteString(": " + short(d.Reason))
 	}
 	return b.String()
+}
+
+// heldBack says what a rule made of a delta. Of a decision of an earlier version it says less.
+func heldBack(d *api.Decision, at time.Time, op string) string {
+	switch {
+	case d.Outcome == "skipped":
+		return ", the condition held before the route began (existing)"
+	case d.Outcome == "cancelled" && d.Rule == "for" && op != "left":
+		return ", the object exists again before the end of for"
+	case d.Outcome == "cancelled":
+		return ", the condition ended before " + d.Rule + " allowed a report"
+	case d.Undone:
+		return ", a later change has undone it"
+	case d.Outcome == "coalesced" && d.Into != "":
+		return ", change " + d.Into + " has it"
+	case d.Outcome == "coalesced":
+		return ", a later change has it"
+	case d.Outcome == "suppressed" && op == "left":
+		return " by the limit, the condition still holds for objects of its key"
+	}
+	by := " by " + d.Rule
+	if d.Rule == "limit" || d.Rule == "" {
+		by = " by the limit"
+	}
+	if d.Until.IsZero() {
+		return by
+	}
+	if by += " until " + clock(d.Until, at); d.Latest.After(d.Until) {
+		by += ", at the latest " + clock(d.Latest, at)
+	}
+	return by
 }
 
 // printAt prints the object as it was at a time: as the last change before it left it, or as the
@@ -386,7 +418,7 @@ func (h *historyOf) printWhy(w *api.Why) {
 	}
 	for i := range w.Decisions {
 		d := &w.Decisions[i]
-		cli.Printf(h.Out, "    → %s\n", summary(d.Decision, d.Time, d.Op))
+		cli.Printf(h.Out, "    → %s\n", summary(d.Decision, d.Time, d.Op, true))
 	}
 }
 
@@ -398,7 +430,8 @@ func runsCommand() cli.Command {
 		Summary: "Show the last decisions of a route, the newest first",
 		Description: `
 The running router answers from its history, over restarts; see history in the configuration. A decision is what the route
-did with a change that it wanted: when, to which sinks, in how many calls, and the last failure.`,
+did with a change that it wanted: when, to which sinks, in how many calls, and the last failure. With -held, it also
+prints which changes a rule held back: for, limit, debounce or batch, and until when.`,
 		Examples: []cli.Example{
 			{Line: "router runs crashes", Text: "the last decisions"},
 			{Line: "router runs crashes -failed -since 24h", Text: "those with a failure"},
@@ -409,6 +442,7 @@ did with a change that it wanted: when, to which sinks, in how many calls, and t
 			var since string
 			r.AddFlags(f)
 			f.BoolVar(&q.Failed, "failed", false, "only decisions with a failure, and those that ended without a delivery")
+			f.BoolVar(&q.Held, "held", false, "also the changes that a rule of the route holds back, and those that it never reports because of one")
 			f.StringVar(&since, "since", "", "`TIME` the begin: how long ago, as in 2h, or a time; by default that of the history")
 			f.IntVar(&q.Limit, "limit", 20, "`N` the newest decisions, at most 1000")
 			return func(ctx context.Context, s cli.Streams, args []string) (err error) {
@@ -448,7 +482,7 @@ func showRuns(ctx context.Context, r *cli.Remote, q api.RunsQuery) error {
 	for i := range answer.Runs {
 		one := &answer.Runs[i]
 		cli.Printf(w, "%s\t%s\t%s\t%s\t%s\n", one.Time.Local().Format(stamp), one.Op, one.Source,
-			strings.TrimPrefix(one.Namespace+"/"+one.Name, "/"), summary(&one.Decision, one.Time, ""))
+			strings.TrimPrefix(one.Namespace+"/"+one.Name, "/"), summary(&one.Decision, one.Time, one.Op, false))
 	}
 	return w.Flush()
 }

@@ -22,12 +22,17 @@ import (
 //
 // A change has then its op, flags, the time since it was seen in microseconds, and the texts that
 // the flags name. A decision has its route, op, version, flags, outcome, the times as differences
-// to the record's in microseconds, the numbers, the reason and the steps.
+// to the record's in microseconds, the numbers, the reason and the steps, and then what later
+// versions have added, which earlier ones do not read.
+//
+// A decision that is no end is like others, but with a kind that earlier versions skip. So it
+// defines no object: it has the number of one plus 1, or 0 and the texts of a definition.
 const (
 	kindChange   = 1
 	kindDecision = 2
 	kindLost     = 3
 	kindBegin    = 4
+	kindHeld     = 5
 )
 
 const (
@@ -43,6 +48,12 @@ const (
 	flagSteps      // a decision has steps
 	flagReason     // a decision has a reason
 	flagSuppressed // a decision has a number of suppressed deltas
+	flagRepeat     // a decision has the number of a reminder
+	flagRule       // a decision has a rule
+	flagUntil      // a decision has the time
+	flagLatest     // a decision has the time
+	flagInto       // a decision has the version
+	flagUndone
 )
 
 // maxText bounds the texts of an object, in bytes.
@@ -100,10 +111,24 @@ func (e *encoder) object(o *Object) *numbered {
 	n = &numbered{number: uint64(len(e.objects))}
 	e.objects[own] = n
 	e.record = binary.AppendUvarint(e.record, n.number<<1|1)
-	for _, text := range []string{own.Source, own.Kind, own.Key.Namespace, own.Key.Name, own.UID} {
+	e.definition(&own)
+	return n
+}
+
+func (e *encoder) definition(o *Object) {
+	for _, text := range []string{o.Source, o.Kind, o.Key.Namespace, o.Key.Name, o.UID} {
 		e.text(text)
 	}
-	return n
+}
+
+// mention appends an object without defining it.
+func (e *encoder) mention(o *Object) {
+	if n, known := e.objects[*o]; known {
+		e.record = binary.AppendUvarint(e.record, n.number+1)
+		return
+	}
+	e.record = append(e.record, 0)
+	e.definition(o)
 }
 
 func (e *encoder) text(text string) {
@@ -162,8 +187,13 @@ func (e *encoder) change(c *Change) []byte {
 
 // decision returns the record of a decision, which is valid until the next call.
 func (e *encoder) decision(d *Decision) []byte {
-	e.record = append(e.record[:0], kindDecision)
-	e.object(&d.Object)
+	if d.Outcome.IsEnd() {
+		e.record = append(e.record[:0], kindDecision)
+		e.object(&d.Object)
+	} else {
+		e.record = append(e.record[:0], kindHeld)
+		e.mention(&d.Object)
+	}
 	flags := 0
 	set := func(flag int, holds bool) {
 		if holds {
@@ -178,6 +208,12 @@ func (e *encoder) decision(d *Decision) []byte {
 	set(flagSteps, len(d.Steps) > 0 || d.Skipped > 0)
 	set(flagReason, d.Reason != "")
 	set(flagSuppressed, d.Suppressed > 0)
+	set(flagRepeat, d.Repeat > 0)
+	set(flagRule, d.Rule != "")
+	set(flagUntil, !d.Until.IsZero())
+	set(flagLatest, !d.Latest.IsZero())
+	set(flagInto, d.Into != "")
+	set(flagUndone, d.Undone)
 	e.text(d.Route)
 	e.record = append(e.record, byte(d.Op), byte(d.Outcome))
 	e.text(d.Version)
@@ -196,9 +232,28 @@ func (e *encoder) decision(d *Decision) []byte {
 	if flags&flagReason != 0 {
 		e.text(d.Reason)
 	}
-	if flags&flagSteps == 0 {
-		return e.record
+	if flags&flagSteps != 0 {
+		e.steps(d)
 	}
+	if flags&flagRepeat != 0 {
+		e.number(d.Repeat)
+	}
+	if flags&flagRule != 0 {
+		e.text(d.Rule)
+	}
+	if flags&flagUntil != 0 {
+		e.since(d.Until, d.At)
+	}
+	if flags&flagLatest != 0 {
+		e.since(d.Latest, d.At)
+	}
+	if flags&flagInto != 0 {
+		e.text(d.Into)
+	}
+	return e.record
+}
+
+func (e *encoder) steps(d *Decision) {
 	e.number(d.Skipped)
 	e.number(len(d.Steps))
 	for i := range d.Steps {
@@ -210,7 +265,6 @@ func (e *encoder) decision(d *Decision) []byte {
 		e.number(s.Size)
 		e.text(s.Err)
 	}
-	return e.record
 }
 
 func (e *encoder) lost(l *Lost) []byte {
@@ -310,11 +364,25 @@ func (d *decoder) object() *known {
 	if n&1 == 0 {
 		return d.objects[n>>1]
 	}
-	o := &known{Object: Object{Source: d.text(), Kind: d.text(), Key: event.Key{Namespace: d.text(), Name: d.text()}, UID: d.text()}}
+	o := &known{Object: d.definition()}
 	if !d.failed {
 		d.objects[n>>1] = o
 	}
 	return o
+}
+
+func (d *decoder) definition() Object {
+	return Object{Source: d.text(), Kind: d.text(), Key: event.Key{Namespace: d.text(), Name: d.text()}, UID: d.text()}
+}
+
+// mentioned returns the object of a record that does not define it; nil: the decoder has not read
+// the definition.
+func (d *decoder) mentioned() *known {
+	n := d.uvarint()
+	if n == 0 {
+		return &known{Object: d.definition()}
+	}
+	return d.objects[n-1]
 }
 
 // decode returns a *Change, *Decision, *Lost or *Begin. A record about an object whose definition
@@ -328,7 +396,9 @@ func (d *decoder) decode(r segment.Record) (record any, err error) {
 	case kindChange:
 		record = d.change(r.At)
 	case kindDecision:
-		record = d.decision(r.At)
+		record = d.decision(d.object(), r.At)
+	case kindHeld:
+		record = d.decision(d.mentioned(), r.At)
 	case kindLost:
 		record = &Lost{At: r.At, Number: d.number(), Reason: d.text()}
 	case kindBegin:
@@ -375,8 +445,7 @@ func (d *decoder) change(at time.Time) any {
 	return c
 }
 
-func (d *decoder) decision(at time.Time) any {
-	o := d.object()
+func (d *decoder) decision(o *known, at time.Time) any {
 	if o == nil {
 		return nil
 	}
@@ -397,14 +466,33 @@ func (d *decoder) decision(at time.Time) any {
 	if flags&flagReason != 0 {
 		c.Reason = d.text()
 	}
-	if flags&flagSteps == 0 {
-		return c
+	if flags&flagSteps != 0 {
+		d.steps(c)
 	}
+	if flags&flagRepeat != 0 {
+		c.Repeat = d.number()
+	}
+	if flags&flagRule != 0 {
+		c.Rule = d.text()
+	}
+	if flags&flagUntil != 0 {
+		c.Until = d.before(at)
+	}
+	if flags&flagLatest != 0 {
+		c.Latest = d.before(at)
+	}
+	if flags&flagInto != 0 {
+		c.Into = d.text()
+	}
+	c.Undone = flags&flagUndone != 0
+	return c
+}
+
+func (d *decoder) steps(c *Decision) {
 	c.Skipped = d.number()
 	n := d.number()
 	for i := 0; i < n && !d.failed; i++ {
-		s := Step{Kind: StepKind(d.byte()), Name: d.text(), At: d.before(at), Took: time.Duration(d.number()) * time.Microsecond, Size: d.number(), Err: d.text()}
+		s := Step{Kind: StepKind(d.byte()), Name: d.text(), At: d.before(c.At), Took: time.Duration(d.number()) * time.Microsecond, Size: d.number(), Err: d.text()}
 		c.Steps = append(c.Steps, s)
 	}
-	return c
 }

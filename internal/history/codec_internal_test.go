@@ -51,9 +51,13 @@ func anyDecision(t *rapid.T, now time.Time) *Decision {
 	text := rapid.StringN(0, 10, -1)
 	d := &Decision{
 		Object: anyObject(t), At: now, Route: text.Draw(t, "route"), Op: rapid.SampledFrom(event.Ops()).Draw(t, "op"), Version: text.Draw(t, "version"),
-		Outcome: Outcome(rapid.IntRange(1, 5).Draw(t, "outcome")), Seen: at(t, now, "seen"), Initial: rapid.Bool().Draw(t, "initial"),
+		Outcome: Outcome(rapid.IntRange(1, len(outcomeNames)-1).Draw(t, "outcome")), Seen: at(t, now, "seen"), Initial: rapid.Bool().Draw(t, "initial"),
 		Stale: rapid.Bool().Draw(t, "stale"), Redelivered: rapid.Bool().Draw(t, "redelivered"), Events: rapid.IntRange(0, 300).Draw(t, "events"),
 		Suppressed: rapid.IntRange(0, 300).Draw(t, "suppressed"), Reason: text.Draw(t, "reason"), Skipped: rapid.IntRange(0, 3).Draw(t, "skipped"),
+	}
+	d.Repeat, d.Rule, d.Into, d.Undone = rapid.IntRange(0, 3).Draw(t, "repeat"), text.Draw(t, "rule"), text.Draw(t, "into"), rapid.Bool().Draw(t, "undone")
+	if rapid.Bool().Draw(t, "until") {
+		d.Until, d.Latest = at(t, now, "until"), at(t, now, "latest")
 	}
 	if rapid.Bool().Draw(t, "matched") {
 		d.Matched = at(t, now, "matched")
@@ -120,9 +124,10 @@ func utc(record any) any {
 			s.At = s.At.UTC()
 			d.Steps = append(d.Steps, s)
 		}
-		d.At, d.Seen = d.At.UTC(), d.Seen.UTC()
-		if d.Matched, d.Taken = d.Matched.UTC(), d.Taken.UTC(); d.Matched.IsZero() {
-			d.Matched = time.Time{}
+		for _, one := range []*time.Time{&d.At, &d.Seen, &d.Matched, &d.Taken, &d.Until, &d.Latest} {
+			if *one = one.UTC(); one.IsZero() {
+				*one = time.Time{}
+			}
 		}
 		return d
 	}
@@ -144,10 +149,47 @@ func TestSizes(t *testing.T) {
 	}
 	d := &Decision{Object: o, At: now, Route: "crashes", Op: event.Updated, Version: "1000001", Outcome: Delivered, Seen: now.Add(-3 * time.Millisecond), Matched: now.Add(-2 * time.Millisecond), Taken: now.Add(-time.Millisecond), Events: 1, Steps: []Step{{Deliver, "hook", now.Add(-time.Millisecond), time.Millisecond, 1, ""}}}
 	sizes = append(sizes, len(e.decision(d)))
-	for i, most := range []int{5250, 50, 50, 55} {
+	held := &Decision{Object: o, At: now, Route: "crashes", Op: event.Entered, Version: "1000001", Outcome: Held, Seen: now.Add(-time.Millisecond), Rule: "for", Until: now.Add(time.Hour)}
+	sizes = append(sizes, len(e.decision(held)))
+	for i, most := range []int{5250, 50, 50, 55, 40} {
 		if sizes[i] > most {
 			t.Errorf("record %d has %d bytes, want at most %d", i, sizes[i], most)
 		}
+	}
+}
+
+// TestEarlierVersions: the program before the records of rules skips them, and reads everything
+// else: they define no object, and what was added to decisions is behind the rest.
+func TestEarlierVersions(t *testing.T) {
+	o := Object{"pods", "Pod", event.Key{Namespace: "shop", Name: "web-0"}, "u"}
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	records := []*Decision{
+		{Object: o, At: now, Seen: now, Route: "r", Outcome: Held, Rule: "for", Until: now.Add(time.Minute)},
+		{Object: o, At: now, Seen: now, Route: "r", Outcome: Suppressed, Rule: "limit", Until: now.Add(time.Minute), Repeat: 1},
+		{Object: o, At: now, Seen: now, Route: "r", Outcome: Cancelled, Rule: "for"},
+		{Object: o, At: now, Seen: now, Route: "r", Outcome: Coalesced, Into: "7"},
+	}
+	e, present, before := newEncoder(), newDecoder(), newDecoder()
+	for i, d := range records {
+		text := bytes.Clone(e.decision(d))
+		if got, err := present.decode(segment.Record{At: now, Data: text}); err != nil || !equal(got, d) {
+			t.Errorf("record %d: got %+v, %v", i, got, err)
+		}
+		if earlier := text[0] <= kindBegin; earlier != d.Outcome.IsEnd() {
+			t.Errorf("record %d has kind %d", i, text[0])
+		} else if !earlier {
+			continue
+		}
+		got, err := before.decode(segment.Record{At: now, Data: text})
+		if read, ok := got.(*Decision); err != nil || !ok || read.Object != o || read.Outcome != d.Outcome {
+			t.Errorf("record %d: the decoder that skips the others got %+v, %v", i, got, err)
+		}
+	}
+	// a segment of the version before: a decision that ends with its steps
+	old := "\x02\x01\x04pods\x03Pod\x04shop\x05web-0\x01u\x01r\x02\x01\x019\x80\x04\x00\x01\x00\x01\x01\x04hook\x00\x05\x01\x00"
+	want := &Decision{Object: o, At: now, Seen: now, Route: "r", Op: 2, Version: "9", Outcome: Delivered, Events: 1, Steps: []Step{{Deliver, "hook", now, 5 * time.Microsecond, 1, ""}}}
+	if got, err := newDecoder().decode(segment.Record{At: now, Data: []byte(old)}); err != nil || !equal(got, want) {
+		t.Errorf("of the version before: got %+v, %v", got, err)
 	}
 }
 
@@ -157,6 +199,8 @@ func FuzzDecode(f *testing.F) {
 	now := time.Unix(1e9, 0)
 	f.Add(bytes.Clone(e.change(&Change{Object: Object{Source: "s"}, Op: event.Updated, Texts: true, Before: "a", After: "ab", At: now, Seen: now})),
 		bytes.Clone(e.decision(&Decision{Object: Object{Source: "s"}, Route: "r", At: now, Seen: now, Steps: []Step{{Name: "x", At: now}}})))
+	f.Add(bytes.Clone(e.decision(&Decision{Object: Object{Source: "s"}, Route: "r", At: now, Seen: now, Outcome: Held, Rule: "for", Until: now})),
+		bytes.Clone(newEncoder().decision(&Decision{Object: Object{Source: "t"}, Route: "r", At: now, Seen: now, Outcome: Cancelled, Into: "1"})))
 	f.Add(bytes.Clone(e.lost(&Lost{Number: 3, Reason: "x"})), bytes.Clone(e.begin(&Begin{Router: "dev"})))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		d := newDecoder()

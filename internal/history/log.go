@@ -322,7 +322,9 @@ func (l *Log) write() {
 			c.At, kind = i.at, "change"
 			err = l.store.change(s, &c)
 		case i.decision != nil:
-			i.decision.At, kind = i.at, "decision"
+			if i.decision.At, kind = i.at, "held"; i.decision.Outcome.IsEnd() {
+				kind = "decision"
+			}
 			err = l.store.decision(s, i.decision)
 		case i.begin != nil:
 			i.begin.At = i.at

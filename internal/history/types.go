@@ -33,7 +33,7 @@ type Change struct {
 	Texts bool
 }
 
-// Outcome is the end of a delta in a route.
+// Outcome is the end of a delta in a route, or why it has none yet.
 type Outcome uint8
 
 // The outcomes. Their texts are those of metrics and traces.
@@ -44,9 +44,12 @@ const (
 	Coalesced            // a later delta of the object has its change
 	Suppressed           // by the limit of the route
 	Shadowed             // a route with shadow would have delivered it
+	Held                 // a rule holds it back; another decision follows
+	Cancelled            // its cause ended, or was undone, before it was reported
+	Skipped              // its condition held before the route began, so it is never reported
 )
 
-var outcomeNames = [...]string{"", "delivered", "dropped", "dead_lettered", "coalesced", "suppressed", "shadowed"}
+var outcomeNames = [...]string{"", "delivered", "dropped", "dead_lettered", "coalesced", "suppressed", "shadowed", "held", "cancelled", "skipped"}
 
 // String returns the outcome as in metrics.
 func (o Outcome) String() string {
@@ -56,7 +59,11 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// Decision is the end of a delta that a route wanted.
+// IsEnd reports whether a delta ended so that the route wanted: Held, Cancelled and Skipped say what
+// a rule made of one before that.
+func (o Outcome) IsEnd() bool { return o != Held && o != Cancelled && o != Skipped }
+
+// Decision is the end of a delta that a route wanted, or says that a rule holds it back.
 type Decision struct {
 	Object
 
@@ -71,6 +78,17 @@ type Decision struct {
 	Initial, Stale, Redelivered bool
 	Events                      int // that the handler made
 	Suppressed                  int // deltas that the limit held back before this one
+	Repeat                      int // the number of the reminder; 0: it is none
+	// Rule is the rule that holds the delta back, by its key in the configuration: for, limit,
+	// debounce, batch or existing. Empty: none does.
+	Rule string
+	// Until is when the rule ends, and Latest when it ends at the latest, if further deltas extend
+	// it. Zero: the time is not known, or Latest is Until.
+	Until, Latest time.Time
+	// Into is the resourceVersion of the delta that has the change of a coalesced one. Undone: a
+	// later delta has undone it, so nothing is left to deliver of both.
+	Into   string
+	Undone bool
 	// Reason is that of the last failure; empty: there was none.
 	Reason  string
 	Steps   []Step

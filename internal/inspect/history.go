@@ -218,7 +218,8 @@ func (s *shown) decision(ctx context.Context, d *history.Decision) api.Decision 
 		return reason
 	}
 	out := api.Decision{
-		Route: d.Route, Outcome: d.Outcome.String(), Seen: d.Seen.UTC(), Matched: utc(d.Matched), Taken: utc(d.Taken),
+		Route: d.Route, Outcome: d.Outcome.String(), Rule: d.Rule, Until: utc(d.Until), Latest: utc(d.Latest), Into: d.Into, Undone: d.Undone,
+		Repeat: d.Repeat, Seen: d.Seen.UTC(), Matched: utc(d.Matched), Taken: utc(d.Taken),
 		Events: d.Events, Suppressed: d.Suppressed, Redelivered: d.Redelivered, Reason: text(d.Reason), Skipped: d.Skipped,
 	}
 	for i := range d.Steps {
@@ -254,7 +255,9 @@ func (h *History) Runs(ctx context.Context, q api.RunsQuery) (answer api.RunsAns
 	defer done()
 	answer.Route, answer.From = q.Route, reader.First().UTC()
 	in := history.Span{From: q.Since, To: q.Until}
-	decisions, err := reader.Decisions(ctx, q.Route, in, q.Limit, func(d *history.Decision) bool { return !q.Failed || failed(d) })
+	decisions, err := reader.Decisions(ctx, q.Route, in, q.Limit, func(d *history.Decision) bool {
+		return (q.Held || d.Outcome.IsEnd()) && (!q.Failed || failed(d))
+	})
 	if err != nil {
 		return answer, err
 	}

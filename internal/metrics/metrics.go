@@ -83,7 +83,7 @@ type Metrics struct {
 	// handler, reason (trap, exit, fuel, timeout, stack, answer, memory, calls, canceled)
 	GuestsEnded    *prometheus.CounterVec
 	TraceSpans     *prometheus.CounterVec // result: see its constants
-	HistoryRecords *prometheus.CounterVec // kind (change, decision)
+	HistoryRecords *prometheus.CounterVec // kind (change, decision, held)
 	HistoryLost    *prometheus.CounterVec // reason (slow, refused)
 	ConfigReloadOK prometheus.Gauge
 	LeftOut
@@ -150,7 +150,7 @@ func New() *Metrics {
 	m.GuestFuel = m.counter("guest_fuel_total", "Fuel used by a handler's guests: about one for each instruction.", "handler")
 	m.GuestsEnded = m.counter("guests_ended_total", "Guests that were replaced, and why.", "handler", "reason")
 	m.TraceSpans = m.counter("trace_spans_total", "Spans by result: exported; dropped because the receiver is slow or unavailable; rejected by the receiver.", "result")
-	m.HistoryRecords = m.counter("history_records_total", "Records written to the history: changes of sources, and decisions of routes.", "kind")
+	m.HistoryRecords = m.counter("history_records_total", "Records written to the history: changes of sources, decisions of routes, and changes that a rule of a route holds back.", "kind")
 	m.HistoryLost = m.counter("history_lost_total", "Records that are missing in the history, because the disk was too slow or refused them. Deltas are delivered regardless.", "reason")
 	m.IncludeRejected = m.gauge("include_rejected_files", "Files of an include that have mistakes. Their routes are disabled, or continue as they were.", "include")
 	m.RouteDisabled = m.gauge("route_disabled", "1 for a route that is disabled, because it does not fit the schemas of the cluster.", "route")

@@ -87,33 +87,20 @@ func hashOf(route *config.Route) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// refused records a delta that a route wanted and that does not reach all its sinks. A delta that
-// was given up has a span, and so a decision.
-func (r *router) refused(route string, d *event.Delta, suppressed bool) {
-	r.Taps.Refused(route, d, suppressed)
-	if r.History == nil || !suppressed {
-		return
-	}
-	o := d.Object()
-	r.History.Decided(&history.Decision{
-		Object: history.ObjectOf(d), Route: route, Op: d.Op, Version: o.ResourceVersion(), Outcome: history.Suppressed,
-		Seen: d.Seen, Initial: d.Initial, Stale: d.Stale, Redelivered: d.Redelivered,
-	})
-}
-
 // outcomes are the outcomes of the results of spans.
 var outcomes = map[trace.Result]history.Outcome{
 	trace.Delivered: history.Delivered, trace.Dropped: history.Dropped, trace.DeadLettered: history.DeadLettered, trace.Coalesced: history.Coalesced,
-	trace.Shadowed: history.Shadowed,
+	trace.Shadowed: history.Shadowed, trace.Suppressed: history.Suppressed, trace.Held: history.Held, trace.Cancelled: history.Cancelled, trace.Skipped: history.Skipped,
 }
 
-// decisionOf returns the decision of a finished span.
+// decisionOf returns the decision of a finished span, or of a delta that a rule holds back.
 func decisionOf(r *trace.Record) *history.Decision {
 	op, _ := event.ParseOp(r.Op)
 	d := &history.Decision{
 		Object: history.Object{Source: r.Source, Kind: r.Kind, Key: event.Key{Namespace: r.Namespace, Name: r.Name}, UID: r.UID},
 		Route:  r.Route, Op: op, Version: r.RV, Outcome: outcomes[r.Result], Seen: r.Seen, Matched: r.Matched, Taken: r.Taken,
 		Initial: r.Initial, Stale: r.Stale, Redelivered: r.Redelivered, Events: r.Events, Suppressed: r.Suppressed, Reason: r.Reason, Skipped: r.Skipped,
+		Repeat: r.Repeat, Rule: r.Hold.Rule, Until: r.Hold.Until, Latest: r.Hold.Latest, Into: r.Into, Undone: r.Undone,
 	}
 	for i := range r.Steps {
 		s := &r.Steps[i]

@@ -87,7 +87,7 @@ func (r *router) open(ctx context.Context) error {
 	if r.Set.Known, err = r.State.KnownRoutes(r.Set.Plan.Routes); err != nil {
 		return err
 	}
-	delivering := pipeline.Config{Routes: r.Set.Routes(), Given: r.Taps.Passed, Refused: r.refused, Tracer: &r.tracing.tracer, Permit: r.opts.term.permit()}
+	delivering := pipeline.Config{Routes: r.Set.Routes(), Given: r.Taps.Passed, Refused: r.Taps.Refused, Tracer: &r.tracing.tracer, Permit: r.opts.term.permit()}
 	delivering.OwnedMemory, delivering.OwnedKeys, delivering.OwnedObjects = ownedMemory, ownedKeys, ownedObjects
 	if r.State != nil {
 		delivering.DeadLetters = r.State.Letters

@@ -212,6 +212,7 @@ func (c *Conditions) rouse(pass *rules.Pass) {
 func (c *Conditions) open(limit *rules.Limit) {
 	due := func(_ *rules.Conditions, due *rules.Condition) { c.env.Owner.ConditionDue(due) }
 	c.states = rules.NewConditions(c.settings(limit), c.env.Wheel, c.env.Census, c.env.Objects, due)
+	c.states.Untold = c.env.Untold
 	c.first = true
 }
 

@@ -17,6 +17,9 @@ type Env struct {
 	// the shares of the keys of the limit, of the objects that conditions and delete holds track,
 	// and of the bytes of held deletes; nil: no share
 	Keys, Objects, HeldBytes *rules.Share
+	// Untold is called with each report of a condition, and each held delete, that is not reported,
+	// or not yet, under the lock of the route; nil: it is not called.
+	Untold func(rules.Untold)
 	// Durable: an edge is delivered only after its state is saved, see [Conditions.Observe].
 	Durable bool
 }

@@ -93,6 +93,7 @@ func (h *Holds) catchUp() (parked []timer.Owner) {
 func (h *Holds) open() {
 	share := rules.HoldShare{Objects: h.env.Objects, Bytes: h.env.HeldBytes}
 	h.held = rules.NewDeleteHolds(h.cfg.Hold, share, h.env.Wheel, h.env.Owner.HoldDue)
+	h.held.Untold = h.env.Untold
 }
 
 func (h *Holds) configure(cfg *spec.Settings, now time.Time) {

@@ -36,6 +36,14 @@ func (l *Limit) Allow(d *event.Delta, key string, n int, now time.Time) (allowed
 	return &counted, pass, true
 }
 
+// Wait returns the time until a delta of a key may pass; 0: it may now.
+func (l *Limit) Wait(key string, now time.Time) time.Duration {
+	if !l.On() {
+		return 0
+	}
+	return l.keys.Wait(key, now)
+}
+
 // Keys returns the number of tracked keys.
 func (l *Limit) Keys() int {
 	if l.keys == nil {

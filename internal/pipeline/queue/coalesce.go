@@ -171,8 +171,8 @@ func (q *Queue) Coalesce(e *Entry) (coalesced, uncounted int) {
 			uncounted += e.uncounted() + n.uncounted()
 			q.Unspent.Add(e)
 			q.Unspent.Add(n)
-			absorb(q, e, n)
-			absorb(q, n, nil)
+			absorb(q, e, n, nil)
+			absorb(q, n, nil, nil)
 			q.Remove(n)
 			q.Remove(e)
 			coalesced += 2
@@ -232,7 +232,7 @@ func (e *Entry) before(st Stage) *Entry {
 func (q *Queue) merge(a, b *Entry, d *event.Delta) *Entry {
 	// an error of the filter refers to the later state
 	a.Progress, b.Progress = b.Progress, a.Progress
-	absorb(q, a, b)
+	absorb(q, a, b, d)
 	a.Trace, b.Trace = b.Trace, nil
 	stays, goes := a, b
 	if a.lane != b.lane {
@@ -257,13 +257,13 @@ func (q *Queue) merge(a, b *Entry, d *event.Delta) *Entry {
 }
 
 // absorb ends the span of an entry that is coalesced into another one, whose span gets a link to
-// it; nil: nothing is left of both.
-func absorb(q *Queue, goes, stays *Entry) {
+// it. into is the delta of both; nil: nothing is left of them.
+func absorb(q *Queue, goes, stays *Entry, into *event.Delta) {
 	if goes.Trace == nil || q.Absorbed == nil {
 		return
 	}
 	if stays != nil {
 		stays.Trace.Absorb(goes.Trace)
 	}
-	q.Absorbed(goes)
+	q.Absorbed(goes, into)
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"iter"
 	"time"
 
 	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
@@ -131,6 +132,15 @@ func (e *Entry) SameLane(o *Entry) bool { return e.lane == o.lane }
 
 // Lane returns the lane of an entry; nil: it has none yet.
 func (e *Entry) Lane() *Lane { return e.lane }
+
+// Before yields the n entries before e in its lane, the last one first.
+func (e *Entry) Before(n int) iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		for before := e.links[byLane].prev; n > 0 && before != nil && yield(before); n-- {
+			before = before.links[byLane].prev
+		}
+	}
+}
 
 // Stage returns the stage of the entry.
 func (e *Entry) Stage() Stage { return e.stage }

@@ -39,9 +39,9 @@ type Queue struct {
 	Tail    Tail
 	Changes Changes
 	Unspent Unspent
-	// Absorbed is called with each entry whose delta is coalesced into another one, or cancelled by
-	// it, while its Trace is set. nil: not called.
-	Absorbed func(e *Entry)
+	// Absorbed is called with each entry whose delta is coalesced into another one, into, while its
+	// Trace is set. into is nil if two deltas have cancelled each other. nil: not called.
+	Absorbed func(e *Entry, into *event.Delta)
 
 	slots   map[Key]*Lane
 	inOrder bool // an entry that a sink did not take may share a batch with later ones of its lane

@@ -27,7 +27,7 @@ func (q *Queue) CoalesceReminder(e *Entry) (goes *Entry) {
 		q.SetDelta(stays, &d)
 		q.Changes.Note(stays)
 	}
-	absorb(q, goes, stays)
+	absorb(q, goes, stays, stays.Delta)
 	return goes
 }
 

@@ -69,6 +69,19 @@ func (l *Lanes) extend(s *Lane, before laneState, now time.Time) (first bool) {
 	return l.first(s)
 }
 
+// Opens reports whether an entry that was just placed waits in a window, as the first one of its
+// object: until when, and until when at most if further deltas extend the window.
+func (l *Lanes) Opens(e *Entry) (until, latest time.Time, ok bool) {
+	s, before := e.lane, e.links[byObject].prev
+	if s.state != debouncing || before != nil && before.stage == Waiting {
+		return until, latest, false
+	}
+	if latest = s.until; l.window.Quiet > 0 {
+		latest = s.began.Add(l.window.Max)
+	}
+	return s.until, latest, true
+}
+
 // wait updates the debounce deadline of a lane after an entry was added.
 func (l *Lanes) wait(s *Lane, now time.Time) {
 	if s.began.IsZero() {

@@ -78,10 +78,13 @@ type backlog struct {
 func newBacklog(env *Storage, c *spec.Settings, all condition.Env, leader *queue.Leader) *backlog {
 	b := &backlog{allPlaced: c.Ready == nil, env: env, settings: c, leader: leader}
 	env.Shares.rules(c.ID, &all)
+	if env.Tracer.Keeps() {
+		all.Untold = b.untold
+	}
 	b.rules = condition.New(all, c, b.now())
 	b.limiter = limiter{env, c, &b.queue, b.rules}
 	b.queue.Changes.On = env.Durable()
-	b.queue.Absorbed = func(e *queue.Entry) { b.endTrace(b.settings, e, trace.Coalesced) }
+	b.queue.Absorbed = b.absorbed
 	b.room.queue, b.room.env = &b.queue, env
 	b.room.configure(c)
 	b.queue.Configure(c.Window(), c.WritesInOrder())
@@ -193,6 +196,7 @@ func (b *backlog) place(e *queue.Entry, v *spec.Verdict) *queue.Entry {
 	if b.queue.Place(e, v.Lane, b.windowTime()) {
 		b.leader.Signal() // the leader waits for a later deadline, or for none
 	}
+	b.holdInWindow(e)
 	if b.replaceReminder(e) {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/pipeline/queue"
 	"github.com/deltarouter/deltarouter/internal/pipeline/rules"
 	"github.com/deltarouter/deltarouter/internal/pipeline/spec"
+	"github.com/deltarouter/deltarouter/internal/trace"
 	"github.com/deltarouter/deltarouter/pkg/event"
 )
 
@@ -41,14 +42,28 @@ func (l *limiter) allow(d *event.Delta, limitKey string, n int) (pending *event.
 	if !ok {
 		l.settings.Count().Suppressed.Add(float64(n))
 		l.env.Refuse(l.settings.Name, d, true)
+		l.hold(d, limitKey)
 		return nil, nil, false
 	}
 	return pending, pass, true
 }
 
+// hold records a suppressed delta.
+func (l *limiter) hold(d *event.Delta, limitKey string) {
+	if l.env.Tracer.Keeps() {
+		now := l.env.Clock.Now()
+		l.env.Tracer.Hold(l.settings.Name, d, trace.Hold{Result: trace.Suppressed, Rule: trace.RuleLimit, Until: now.Add(l.rules.Limit.Wait(limitKey, now))})
+	}
+}
+
 // pass applies the limit to n deltas that are taken for the first time; last is the last one.
 func (l *limiter) pass(last *queue.Entry, n int) bool {
 	d, pass, ok := l.allow(last.Delta, last.Limit.Key, n)
+	if !ok && n > 1 && l.env.Tracer.Keeps() {
+		for e := range last.Before(n - 1) {
+			l.hold(e.Delta, last.Limit.Key)
+		}
+	}
 	if n == 1 || l.settings.Joint { // otherwise the other entries may still be delivered
 		last.Limit.Pass = pass
 	}

@@ -68,6 +68,8 @@ type Conditions struct {
 	// Evaluated: all objects were evaluated before. So an object that is new to the route may not
 	// be new: a former configuration may have shown it, and its condition may have been reported.
 	Evaluated bool
+	// Untold is called with each report that is not made, or not yet; nil: it is not called.
+	Untold func(Untold)
 }
 
 // Condition is one object for which the condition holds. There is one for each pending `for`, so
@@ -210,9 +212,11 @@ func (s *Conditions) begin(c *Condition, h uint64, d *event.Delta, first bool, n
 	switch {
 	case first && !s.cfg.Existing:
 		s.become(c, skipped)
+		s.untold(c, d, Skipped, false, time.Time{})
 	case s.cfg.For > 0:
 		s.become(c, pending)
 		s.wheel.Set(&c.Node, c.since+s.cfg.For, c)
+		s.untold(c, d, Delayed, false, now.Add(s.cfg.For))
 	default:
 		return true
 	}
@@ -234,6 +238,7 @@ func (s *Conditions) update(c *Condition, d *event.Delta, key string, now time.T
 		c.flags &^= late | byTime
 		s.wheel.Set(&c.Node, c.since+s.cfg.For, c)
 		s.changes.note(c)
+		s.untold(c, d, Delayed, false, now.Add(s.cfg.For))
 	}
 	if c.state == reported && c.member == nil && s.cfg.Limit != nil {
 		s.groups.join(c, key)
@@ -247,7 +252,9 @@ func (s *Conditions) end(c *Condition, d *event.Delta, now time.Time, edges []Ed
 		s.cfg.Limit.Suppress(c.member.key, 1, now)
 	}
 	of := c.member
-	if report, several := s.groups.leave(c); report {
+	report, several := s.groups.leave(c)
+	s.untoldEnd(c, d, report)
+	if report {
 		edge := c.edge(event.Left, now)
 		edge.Old, edge.New = d.Old, d.New
 		edge.Seen, edge.Stale, transit.Of(edge).Listed = d.Seen, d.Stale, transit.Of(d).Listed
@@ -270,7 +277,7 @@ func (s *Conditions) end(c *Condition, d *event.Delta, now time.Time, edges []Ed
 // a timer expired.
 func (s *Conditions) report(c *Condition, d *event.Delta, key string, now time.Time, edges []Edge) []Edge {
 	again := c.state == reported
-	pass, ok := s.pass(c, key, now)
+	pass, ok := s.pass(c, d, key, now)
 	if (ok || again) && s.cfg.Every > 0 {
 		s.wheel.Set(&c.Node, s.wheel.In(now)+s.cfg.Every, c)
 		s.changes.note(c)
@@ -307,6 +314,7 @@ func (s *Conditions) Doubt(d *event.Delta) (news bool) {
 	// of the name: nothing is certain about it.
 	version := number(d.New.ResourceVersion())
 	if c != nil && (c.state == pending || c.object.UID() != d.New.UID() && c.state == failing) {
+		s.untoldEnd(c, d, false)
 		s.forget(c)
 		c = nil
 	}

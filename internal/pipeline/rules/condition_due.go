@@ -48,6 +48,7 @@ func (s *Conditions) Remind(d *event.Delta, key string, now time.Time) (edge Edg
 func (s *Conditions) Missing(c *Condition, now time.Time) {
 	switch {
 	case c.state == pending:
+		s.untoldEnd(c, &event.Delta{Source: c.Source(), Op: event.Deleted, Old: c.object, Seen: now}, false)
 		s.forget(c)
 	case c.state == suppressed:
 		s.groups.postpone(c, now)

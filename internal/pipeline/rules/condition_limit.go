@@ -18,7 +18,8 @@ type Edge struct {
 // pass requests permission for an Entered report from the limit. A first report that is refused
 // becomes suppressed; a refused reminder is dropped, as another one follows. First reports precede
 // reminders, and keep their order.
-func (s *Conditions) pass(c *Condition, key string, now time.Time) (pass *Pass, ok bool) {
+// d is the change that made the condition hold; nil: a timer expired.
+func (s *Conditions) pass(c *Condition, d *event.Delta, key string, now time.Time) (pass *Pass, ok bool) {
 	limit := s.cfg.Limit
 	if limit == nil {
 		return nil, true
@@ -46,22 +47,30 @@ func (s *Conditions) pass(c *Condition, key string, now time.Time) (pass *Pass, 
 		pass.Waiting = g.waiting
 	case again:
 		s.held++
+		s.untold(c, d, Suppressed, true, now.Add(limit.Wait(g.key, now)))
 	default:
-		s.hold(c, now)
+		s.hold(c, d, now)
 	}
 	return pass, pass != nil
 }
 
 // hold suppresses a condition until the limit allows its report.
-func (s *Conditions) hold(c *Condition, now time.Time) {
+func (s *Conditions) hold(c *Condition, d *event.Delta, now time.Time) {
 	g := c.member.group
-	if c.state != suppressed {
+	again := c.state == suppressed
+	if !again {
 		s.become(c, suppressed)
 		s.groups.queue(c)
 		s.held++
 	}
+	until := time.Time{} // those before it come first
 	if g.head == c {
-		s.wheel.Set(&c.Node, s.wheel.In(now)+s.cfg.Limit.Wait(g.key, now), c)
+		wait := s.cfg.Limit.Wait(g.key, now)
+		s.wheel.Set(&c.Node, s.wheel.In(now)+wait, c)
+		until = now.Add(wait)
+	}
+	if !again {
+		s.untold(c, d, Delayed, true, until)
 	}
 }
 

@@ -32,6 +32,9 @@ type DeleteHolds struct {
 	changed []*DeleteHold // since the last Dirty
 	removed []string      // the keys of records whose holds have ended
 	clock   wallClock
+
+	// Untold is called with each delete that is held, or that is cancelled; nil: it is not called.
+	Untold func(Untold)
 }
 
 // DeleteHold is one held delete.
@@ -112,6 +115,9 @@ func (s *DeleteHolds) Hold(d *event.Delta, key string, now time.Time) {
 	a := &DeleteHold{set: s, delta: d, key: key, since: s.wheel.In(now), wall: now.Round(0)}
 	s.add(a)
 	s.note(a)
+	if s.Untold != nil {
+		s.Untold(Untold{Delta: d, Until: now.Add(s.length)})
+	}
 }
 
 func (s *DeleteHolds) add(a *DeleteHold) {
@@ -136,7 +142,7 @@ func (s *DeleteHolds) Cancel(source string, name event.Key, key string) (n int) 
 	}
 	for _, a := range back {
 		if !a.over {
-			s.forget(a)
+			s.Forget(a)
 			n++
 		}
 	}
@@ -157,10 +163,14 @@ func (s *DeleteHolds) Fire(a *DeleteHold, now time.Time) *event.Delta {
 	return &lasted
 }
 
-// Forget drops one held delete.
+// Forget drops one held delete, because its object exists again.
 func (s *DeleteHolds) Forget(a *DeleteHold) {
-	if !a.over {
-		s.forget(a)
+	if a.over {
+		return
+	}
+	s.forget(a)
+	if s.Untold != nil {
+		s.Untold(Untold{Delta: a.delta, Fate: Cancelled})
 	}
 }
 
