@@ -167,6 +167,23 @@ type RouteStatus struct {
 	EvictedLetters int `json:"evictedLetters,omitempty"`
 	// of a route whose deltas go to the workers of the fleet
 	Workers *WorkersStatus `json:"workers,omitempty"`
+	// absent at a standby, and of a route whose deltas go to the workers
+	Counts *RouteCounts `json:"counts,omitempty"`
+}
+
+// RouteCounts are the deltas of a route since a time, over restarts with a state folder.
+type RouteCounts struct {
+	Since     time.Time `json:"since"`
+	Matched   uint64    `json:"matched"` // all others, and the pending ones
+	Delivered uint64    `json:"delivered"`
+	HeldBack  uint64    `json:"heldBack"` // by the limit
+	Coalesced uint64    `json:"coalesced"`
+	Dropped   uint64    `json:"dropped"`
+	// failures of filters, keys, the handler and sinks, of which a delta may have several
+	Failed       uint64 `json:"failed"`
+	DeadLettered uint64 `json:"deadLettered"`
+	// of the time in which the route had a shadow
+	Shadowed uint64 `json:"shadowed,omitempty"`
 }
 
 // WorkersStatus is the state of a route on the workers of the fleet.

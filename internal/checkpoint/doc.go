@@ -97,7 +97,9 @@
 //	                                (since format 5); of Secrets it has the fingerprints of Old
 //	                                and New, too (since format 7)
 //	routes/<name>/rules/<kind><key> the state of a rule about time under a key, or the pending
-//	                                objects of watches, which older versions keep (since format 5)
+//	                                objects of watches, which older versions keep (since format 5);
+//	                                or the counts of the route, which older versions keep as they
+//	                                are
 //	undelivered/state               the number of the last dead letter (since format 2)
 //	undelivered/entries/<id>        flags, time, route, sink, error, and the delta as above; the
 //	                                record of a failed call is among the facts of the rules, so

@@ -15,6 +15,7 @@ const (
 	KindHold      = 'a' // a held delete, by object
 	KindLimit     = 'l' // a key of a limit
 	KindPause     = 'p' // the route is paused
+	KindCounts    = 'n' // the counts of the route; earlier versions ignore it
 	KindChange    = 'q' // of watches: a change whose dependents are not known yet
 	KindDue       = 'o' // of watches: an object that is to be evaluated again
 )

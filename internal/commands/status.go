@@ -22,9 +22,12 @@ func statusCommand() cli.Command {
 		Name:    "status",
 		Summary: "Show the failing checks and the backlog of the running router",
 		Description: `
-It shows how many deltas are pending at each route and the memory that they take, the digest of the program of each
-handler, the members of the fleet, and each check that fails, with the reason. It exits with 1 if the router is not
-ready.`,
+It shows how many deltas are pending at each route and the memory that they take, what became of its deltas since a
+time, the digest of the program of each handler, the members of the fleet, and each check that fails, with the reason.
+It exits with 1 if the router is not ready.
+
+The counts survive restarts with a state folder; after a crash they may lack the last second. MATCHED has all others and
+the pending deltas; FAILED counts failures of filters, the handler and sinks, also those that were tried again.`,
 		Examples: []cli.Example{
 			{Line: "router status", Text: "the router of config.yaml"},
 			{Line: "router status -in ops/deltarouter-0", Text: "the router in a pod of a cluster, with the kubeconfig of kubectl"},
@@ -70,6 +73,9 @@ func printStatus(r *cli.Remote, s *api.Status) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if err := printCounts(r.Out, s.Routes); err != nil {
+		return err
+	}
 	if len(s.Handlers) > 0 {
 		fmt.Fprintln(w, "\nHANDLER\tKIND\tSHA256")
 	}
@@ -103,6 +109,25 @@ func printStatus(r *cli.Remote, s *api.Status) error {
 		fmt.Fprintln(r.Out, "not ready")
 	}
 	return nil
+}
+
+// printCounts prints the counts of the routes, which survive restarts.
+func printCounts(out io.Writer, routes []api.RouteStatus) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	begun := false
+	for i := range routes {
+		n := routes[i].Counts
+		if n == nil {
+			continue
+		}
+		if !begun {
+			fmt.Fprintln(w, "\nROUTE\tMATCHED\tDELIVERED\tHELD BACK\tCOALESCED\tDROPPED\tFAILED\tDEAD-LETTERED\tSHADOWED\tSINCE")
+		}
+		begun = true
+		cli.Printf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", routes[i].Name, n.Matched, n.Delivered, n.HeldBack, n.Coalesced, n.Dropped, n.Failed,
+			n.DeadLettered, n.Shadowed, n.Since.UTC().Format(time.RFC3339))
+	}
+	return w.Flush()
 }
 
 // inMemory returns the memory that the pending deltas of a route take. A worker does not know it.

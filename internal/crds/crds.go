@@ -139,9 +139,24 @@ func statusSchema() schema {
 			"message":            described("The cause and the remedy. Of a mistake, it has the line and column in the YAML of the spec.", scalarSchema{MaxLength: 32768}),
 		},
 	}
+	deltas := schema{
+		Type: "object", Description: "The deltas of the route since a time, over restarts. The router writes them at most once a minute; router status has those of now.",
+		Properties: map[string]schema{
+			"since":        described("Begin of the counts.", scalarSchema{Format: "date-time"}),
+			"matched":      integer("Deltas that the route wanted: those of all other counts but failed, and the pending ones."),
+			"delivered":    integer("Delivered deltas."),
+			"heldBack":     integer("Deltas that the limit suppressed."),
+			"coalesced":    integer("Deltas whose change a later one has."),
+			"dropped":      integer("Deltas that the handler or onFailure dropped."),
+			"failed":       integer("Failures of filters, keys, the handler and sinks, of which a delta may have several."),
+			"deadLettered": integer("Deltas that became dead letters."),
+			"shadowed":     integer("Deltas that a route with shadow would have delivered."),
+		},
+	}
 	return schema{
 		Type: "object", Description: "The state of the route. The router writes it.",
 		Properties: map[string]schema{
+			"deltas":             deltas,
 			"observedGeneration": integer("The metadata.generation that the router has read last."),
 			"conditions": {
 				Type: "array", Items: &condition, MaxItems: 16, ListType: "map", ListMapKeys: []string{"type"},

@@ -59,6 +59,30 @@ type Object struct {
 type Status struct {
 	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
+	Deltas             *Deltas            `json:"deltas,omitempty"`
+}
+
+// Deltas are the counts of the deltas of a route, as those of the status of the router.
+type Deltas struct {
+	Since        metav1.Time `json:"since"`
+	Matched      uint64      `json:"matched"`
+	Delivered    uint64      `json:"delivered"`
+	HeldBack     uint64      `json:"heldBack"`
+	Coalesced    uint64      `json:"coalesced"`
+	Dropped      uint64      `json:"dropped"`
+	Failed       uint64      `json:"failed"`
+	DeadLettered uint64      `json:"deadLettered"`
+	Shadowed     uint64      `json:"shadowed,omitempty"`
+}
+
+// is reports whether two counts are the same; nil: there is none.
+func (d *Deltas) is(o *Deltas) bool {
+	if d == nil || o == nil {
+		return d == o
+	}
+	a, b := *d, *o
+	a.Since, b.Since = metav1.Time{}, metav1.Time{}
+	return a == b && d.Since.Equal(&o.Since)
 }
 
 // condition returns the condition of a type, or one without a status.

@@ -41,6 +41,8 @@ type State struct {
 	Unavailable string // a sink that is unavailable; empty: there is none
 	DeadLetters bool   // the route has dead letters
 	Deferred    bool   // its filter was deferred in the last minute
+	// the counts of its deltas, with Since to the second; nil: there are none
+	Deltas *Deltas
 }
 
 // conditions returns the conditions of a state. lastTransitionTime is not set.
@@ -82,9 +84,9 @@ func (s *State) conditions() []metav1.Condition {
 }
 
 // statusOf returns the status for a state, with the times of the former status. changed is false if
-// both are the same.
+// both are the same, except for the counts.
 func statusOf(s *State, former *Status, now metav1.Time) (status Status, changed bool) {
-	status = Status{ObservedGeneration: s.Generation, Conditions: s.conditions()}
+	status = Status{ObservedGeneration: s.Generation, Conditions: s.conditions(), Deltas: s.Deltas}
 	changed = former.ObservedGeneration != s.Generation || len(former.Conditions) != len(status.Conditions)
 	for i := range status.Conditions {
 		c := &status.Conditions[i]

@@ -28,6 +28,9 @@ const (
 	// take ten seconds.
 	statusRate  = 50
 	statusBurst = 100
+	// countsPause is the pause between two writes of the status of an object only for its counts,
+	// which change with each delta.
+	countsPause = time.Minute
 	// refusedPause is the pause after a refused write of one object.
 	refusedPause = 10 * time.Second
 )
@@ -64,6 +67,7 @@ type refusedError struct{ error }
 type write struct {
 	uid    string
 	status Status
+	at     time.Time
 }
 
 // NewWriter returns a Writer.
@@ -130,10 +134,14 @@ func (w *Writer) pass(ctx context.Context, states map[*Object]State) error {
 	var refused error
 	for o, state := range states {
 		former := o.Status
-		if last, ok := w.written[o.Key]; ok && last.uid == o.UID {
+		last, ok := w.written[o.Key]
+		if ok = ok && last.uid == o.UID; ok {
 			former = last.status
 		}
 		status, changed := statusOf(&state, &former, metav1.NewTime(w.now().Truncate(time.Second)))
+		if state.Deltas != nil && !state.Deltas.is(former.Deltas) {
+			changed = changed || !ok || w.now().Sub(last.at) >= countsPause
+		}
 		if !changed || w.waits(o, state.Generation) {
 			continue
 		}
@@ -154,7 +162,7 @@ func (w *Writer) pass(ctx context.Context, states map[*Object]State) error {
 			continue
 		}
 		delete(w.refused, o.Key)
-		w.written[o.Key] = write{o.UID, status}
+		w.written[o.Key] = write{o.UID, status, w.now()}
 	}
 	return refused
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/deltarouter/deltarouter/pkg/plugins"
 )
 
@@ -84,6 +86,49 @@ func TestWriterWritesDifferences(t *testing.T) {
 	w.written = make(map[Key]write)
 	found := &Object{Key: made.Key, UID: "3", Status: status}
 	pass(map[*Object]State{found: ok})
+}
+
+// TestWriterCounts: counts alone are written at most once a minute, and at once with a condition or
+// at the start.
+func TestWriterCounts(t *testing.T) {
+	w, api := newWriter(t, http.StatusOK)
+	now := time.Unix(1e9, 0)
+	w.now = func() time.Time { return now }
+	web := &Object{Key: Key{Route, "ns", "web"}, UID: "1"}
+	for i, step := range []struct {
+		after     time.Duration
+		delivered uint64
+		paused    bool
+		writes    int
+	}{
+		{0, 0, false, 1},
+		{time.Second, 1, false, 0},
+		{58 * time.Second, 2, false, 0},
+		{time.Second, 2, false, 1},
+		{time.Hour, 2, false, 0},
+		{time.Second, 3, false, 1},
+		{time.Second, 4, true, 1},
+		{59 * time.Second, 5, true, 0},
+		{time.Second, 5, true, 1},
+	} {
+		now, api.got = now.Add(step.after), nil
+		state := State{Generation: 1, Runs: true, Paused: step.paused, Deltas: &Deltas{Since: metav1.NewTime(time.Unix(1e9, 0)), Matched: step.delivered, Delivered: step.delivered}}
+		if err := w.pass(t.Context(), map[*Object]State{web: state}); err != nil || len(api.got) != step.writes {
+			t.Errorf("step %d: %d writes, %v, want %d", i, len(api.got), err, step.writes)
+		}
+		if step.writes > 0 && *w.written[web.Key].status.Deltas != *state.Deltas {
+			t.Errorf("step %d: the status has %+v", i, w.written[web.Key].status.Deltas)
+		}
+	}
+	// another run of the router has the status of the API server, with a time of another location
+	known := *w.written[web.Key].status.Deltas
+	known.Since = metav1.NewTime(known.Since.UTC())
+	state := State{Generation: 1, Runs: true, Paused: true, Deltas: &known}
+	web.Status, _ = statusOf(&state, &Status{}, metav1.NewTime(now))
+	w.written, api.got = make(map[Key]write), nil
+	if err := w.pass(t.Context(), map[*Object]State{web: state}); err != nil || len(api.got) != 0 {
+		t.Errorf("the same counts are written again: %q, %v", api.got, err)
+	}
 }
 
 // TestWriterErrors shows the errors of answers. A deleted object is none.

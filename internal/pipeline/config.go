@@ -118,6 +118,8 @@ func newEnv(p *Pipeline) *route.Env {
 type (
 	// Status is [route.Status].
 	Status = route.Status
+	// Counts is [spec.Counts].
+	Counts = spec.Counts
 	// Misses is [route.Misses].
 	Misses = route.Misses
 	// Holding is [condition.Holding].

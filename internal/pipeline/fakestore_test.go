@@ -79,7 +79,8 @@ type flakyStore struct {
 	faults  *faults // nil: reading always fails
 	failing bool
 	rules   map[string]map[string][]byte // by route, and by kind and key
-	soon    int                          // the number of requests for a cut
+	counts  map[string]checkpoint.RuleRecord
+	soon    int // the number of requests for a cut
 }
 
 // Soon implements pipeline.Store.
@@ -108,12 +109,16 @@ func (k *flakyStore) write(t testing.TB, cuts []checkpoint.RouteCut) {
 	k.fakeStore.write(t, cuts)
 	for _, cut := range cuts {
 		if k.rules == nil {
-			k.rules = map[string]map[string][]byte{}
+			k.rules, k.counts = map[string]map[string][]byte{}, map[string]checkpoint.RuleRecord{}
 		}
 		if k.rules[cut.Name] == nil {
 			k.rules[cut.Name] = map[string][]byte{}
 		}
 		for _, r := range cut.Rules {
+			if r.Kind == checkpoint.KindCounts {
+				k.counts[cut.Name] = r
+				continue
+			}
 			if delete(k.rules[cut.Name], string(r.Kind)+string(r.Key)); r.Value != nil {
 				k.rules[cut.Name][string(r.Kind)+string(r.Key)] = r.Value
 			}
@@ -132,7 +137,11 @@ func (k *flakyStore) known(route string) (records []checkpoint.RuleRecord) {
 // restore restores a route of a pipeline that has not started from the disk.
 func (k *flakyStore) restore(b *harness, route string) {
 	b.t.Helper()
-	if err := errors.Join(b.RestoreRules(route, k.known(route)), b.Restore(route, k.pending(route), k.backlog(route))); err != nil {
+	records := k.known(route)
+	if r, ok := k.counts[route]; ok {
+		records = append(records, r)
+	}
+	if err := errors.Join(b.RestoreRules(route, records), b.Restore(route, k.pending(route), k.backlog(route))); err != nil {
 		b.t.Fatal(err)
 	}
 }

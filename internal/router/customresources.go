@@ -8,10 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/deltarouter/deltarouter/internal/api"
 	"github.com/deltarouter/deltarouter/internal/compile"
 	"github.com/deltarouter/deltarouter/internal/engine"
 	"github.com/deltarouter/deltarouter/internal/kubestatus"
+	"github.com/deltarouter/deltarouter/internal/pipeline"
 	"github.com/deltarouter/deltarouter/pkg/config"
 )
 
@@ -235,8 +238,10 @@ func (r *router) objectStates() map[*kubestatus.Object]kubestatus.State {
 		compiled[(*now)[i].object.Key] = &(*now)[i]
 	}
 	paused, late, down, synced := make(map[string]bool), make(map[string]bool), make(map[string]bool), make(map[string]bool)
+	counts := make(map[string]*kubestatus.Deltas)
 	for _, s := range r.Pipeline.Status() {
 		paused[s.ID], late[s.ID] = s.Paused != "", s.Deferred
+		counts[s.ID] = deltasOf(&s.Counts)
 	}
 	for _, s := range r.Pipeline.Unavailable() {
 		down[s.Name] = true
@@ -250,7 +255,7 @@ func (r *router) objectStates() map[*kubestatus.Object]kubestatus.State {
 		if c == nil || c.object.UID != object.UID {
 			continue // the next reload knows it
 		}
-		s := kubestatus.State{Generation: c.object.Generation, Problem: c.problem, Runs: c.id != "", Paused: paused[c.id], Deferred: late[c.id]}
+		s := kubestatus.State{Generation: c.object.Generation, Problem: c.problem, Runs: c.id != "", Paused: paused[c.id], Deferred: late[c.id], Deltas: counts[c.id]}
 		// Backward, so that the first one of the configuration is named.
 		for _, name := range slices.Backward(c.sources) {
 			if !synced[name] {
@@ -266,6 +271,15 @@ func (r *router) objectStates() map[*kubestatus.Object]kubestatus.State {
 		states[object] = s
 	}
 	return states
+}
+
+// deltasOf returns the counts of a route for the status of its object. The workers of a fleet take
+// no routes of objects.
+func deltasOf(n *pipeline.Counts) *kubestatus.Deltas {
+	return &kubestatus.Deltas{
+		Since: metav1.NewTime(n.Since.Truncate(time.Second)), Matched: n.Matched, Delivered: n.Delivered, HeldBack: n.Suppressed, Coalesced: n.Coalesced,
+		Dropped: n.Dropped, Failed: n.Failed, DeadLettered: n.DeadLettered, Shadowed: n.Shadowed,
+	}
 }
 
 // grants returns the function that reports whether the Routes of a namespace are used; nil: there

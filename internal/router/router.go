@@ -411,7 +411,13 @@ func (r *router) status(ctx context.Context) api.Status {
 		if r.State != nil {
 			shown.DeadLetters, shown.EvictedLetters = r.letters.Count(route.ID), r.letters.Evicted(route.ID)
 		}
-		if of, ok := remote[route.ID]; ok {
+		if of, ok := remote[route.ID]; !ok {
+			n := &route.Counts
+			shown.Counts = &api.RouteCounts{
+				Since: n.Since.UTC(), Matched: n.Matched, Delivered: n.Delivered, HeldBack: n.Suppressed, Coalesced: n.Coalesced,
+				Dropped: n.Dropped, Failed: n.Failed, DeadLettered: n.DeadLettered, Shadowed: n.Shadowed,
+			}
+		} else {
 			shown.Workers = &api.WorkersStatus{Partitions: of.Partitions}
 			if of.Waiting >= 0 {
 				shown.Workers.Waiting = &of.Waiting

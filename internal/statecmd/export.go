@@ -145,6 +145,8 @@ func ruleName(kind byte) string {
 		return "limitKey"
 	case checkpoint.KindPause:
 		return "pause"
+	case checkpoint.KindCounts:
+		return "counts"
 	case checkpoint.KindChange:
 		return "watchedChange"
 	case checkpoint.KindDue:

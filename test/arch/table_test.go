@@ -377,7 +377,7 @@ var allowed = map[string][]string{
 	"internal/scaffold": {"internal/fileerr", "internal/similar", "sdk"},
 	"sdk":               {},
 	"internal/commands": {
-		"internal/api", "internal/backtest", "internal/cases", "internal/check", "internal/checkpoint", "internal/cli", "internal/compile",
+		"internal/api", "internal/backoff", "internal/backtest", "internal/cases", "internal/check", "internal/checkpoint", "internal/cli", "internal/compile",
 		"internal/config/reference", "internal/crds", "internal/emit", "internal/explain", "internal/fileerr",
 		"internal/gclimits", "internal/history/fields", "internal/lines", "internal/listing", "internal/plugincmd",
 		"internal/printable", "internal/rawjson", "internal/rbac", "internal/recording", "internal/remote", "internal/router", "internal/router/worker", "internal/scaffold",

@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -135,12 +136,19 @@ func (r *Route) HoldingOf(source string, key event.Key) (h condition.Holding, ok
 	return r.backlog.rules.Of(source, key, r.now())
 }
 
-// RestoreRules restores the rules, and a pause, from records of Route.Dirty. Damaged records are
+// RestoreRules restores the rules, a pause and the counts from records of Route.Dirty. Damaged records are
 // skipped and reported by the error.
 func (r *Route) RestoreRules(records []checkpoint.RuleRecord) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.Generation()
+	records, failed := r.counts.restore(records)
+	if failed != nil {
+		failed = fmt.Errorf("route %q: %w", c.Name, failed)
+	}
+	if len(records) == 0 { // the rules are those of a new route
+		return failed
+	}
 	if r.paused.restore(records); r.paused.on() {
 		c.Log().Warn("route paused since before the restart; router resume ROUTE continues it, once the cause is fixed",
 			slog.String("reason", r.paused.reason))
@@ -148,9 +156,9 @@ func (r *Route) RestoreRules(records []checkpoint.RuleRecord) error {
 	err := r.backlog.rules.Restore(records, r.now())
 	r.backlog.countRules()
 	if err != nil {
-		return fmt.Errorf("route %q: the state of its rules (when, for, limit) cannot be restored: %w", c.Name, err)
+		return errors.Join(failed, fmt.Errorf("route %q: the state of its rules (when, for, limit) cannot be restored: %w", c.Name, err))
 	}
-	return nil
+	return failed
 }
 
 // Rescanned reports whether the condition was evaluated for all objects since it last changed.

@@ -90,6 +90,7 @@ func (r *Route) Install(ctx context.Context, next *Generation) (installed <-chan
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	old := r.Generation()
+	next.Tally(&r.counts.Tally)
 	r.generation.Store(next)
 	if r.paused.by != byUser { // the new configuration may have mended the cause
 		r.paused.end()

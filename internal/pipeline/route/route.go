@@ -37,6 +37,7 @@ type Route struct {
 
 	mu       sync.Mutex // guards the following fields
 	backlog  *backlog
+	counts   counts
 	workers  Workers
 	catching *Generation // whose timers wait for the changes before the start; nil: none
 	paused   pause
@@ -52,6 +53,8 @@ func New(env *Env, g *Generation) *Route {
 	r := &Route{
 		env: env, heldBack: make(map[string]time.Time), redelivering: make(map[uint64]bool), tailRoom: make(chan struct{}, 1),
 	}
+	r.counts.since = env.Clock.Now()
+	g.Tally(&r.counts.Tally)
 	r.generation.Store(g)
 	r.workers.route, r.workers.leader = r, queue.NewLeader(env.Clock)
 	r.misses = Misses{r, make(chan struct{}, 1)}
@@ -127,6 +130,7 @@ type Status struct {
 	// still to be evaluated for missed objects
 	Deferred bool
 	Lacks    []string // for what its rules had no room in the last minute, and what to do about it
+	Counts   spec.Counts
 }
 
 // Status returns the state of the route.
@@ -141,6 +145,7 @@ func (r *Route) Status() Status {
 		Name: c.Name, ID: c.ID, Pending: q.Len(), Kept: kept, Bytes: q.Head.Bytes() + q.Tail.Bytes(), OnDisk: q.Tail.Len(), Oldest: q.Oldest(),
 		Deferred: r.deferral.lasts(r.now()) || r.backlog.rules.Conditions.AnyMissed(),
 		Waiting:  !r.backlog.allPlaced && r.awaits() != nil, Paused: r.paused.reason, Shadow: c.Shadow, HeldBy: r.heldBy(), Lacks: r.backlog.lacks.Reasons(r.now()),
+		Counts: r.counts.now(q.Len()),
 	}
 }
 
@@ -180,7 +185,7 @@ func (r *Route) Restore(pending []checkpoint.Pending, backlog checkpoint.Backlog
 func (r *Route) Dirty() checkpoint.RouteCut {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	cut := checkpoint.RouteCut{Name: r.Generation().ID, Rules: r.backlog.rules.Dirty(r.paused.dirty(), r.now())}
+	cut := checkpoint.RouteCut{Name: r.Generation().ID, Rules: r.counts.dirty(r.backlog.rules.Dirty(r.paused.dirty(), r.now()))}
 	cut.Put, cut.Removed = r.backlog.dirty()
 	return cut
 }
