@@ -53,6 +53,7 @@ type endpoint struct {
 //	                  …?watch=true&…                           WatchEvent lines, endless; no limit, continue
 //	GET  /api/v1/routes/{route}/active?limit=&continue=        ActiveAnswer
 //	GET  /api/v1/routes/{route}/runs?failed=&held=&since=&until=&limit=   RunsAnswer
+//	                  …?watch=true&…                           RunEvent lines, endless
 //	GET  /api/v1/routes/{route}/why?source=&namespace=&name=&since=&until=&limit=   WhyAnswer
 //	GET  /api/v1/history/{source}?namespace=&name=&since=&until=&states=&limit=   HistoryAnswer
 //	POST /api/v1/routes/{route}/pause {for}                    Paused; 422 if a failure paused it
@@ -76,7 +77,7 @@ func (c *control) endpoints() []endpoint {
 		{"GET /api/v1/sources/{source}", asksObjects, c.objects},
 		{"GET /api/v1/sources/{source}/indexes/{index}", asksObjects, c.objects},
 		{"GET /api/v1/routes/{route}/active", asksBoth, concluded(c.actives)},
-		{"GET /api/v1/routes/{route}/runs", asksBoth, concluded(c.runs)},
+		{"GET /api/v1/routes/{route}/runs", asksBoth, c.runs},
 		{"GET /api/v1/routes/{route}/why", asksBoth, concluded(c.why)},
 		{"GET /api/v1/history/{source}", asksObjects, concluded(c.history)},
 		{"GET /api/v1/history", asksBoth, c.excerpt},

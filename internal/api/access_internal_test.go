@@ -152,6 +152,10 @@ func (s secretive) Runs(ctx context.Context, _ RunsQuery) (a RunsAnswer, err err
 	return a, s.check(ctx)
 }
 
+func (s secretive) FollowRuns(ctx context.Context, _ RunsQuery, _ func(RunEvent) error) error {
+	return s.check(ctx)
+}
+
 func (s secretive) Why(ctx context.Context, _ WhyQuery) (a WhyAnswer, err error) {
 	return a, s.check(ctx)
 }

@@ -171,8 +171,17 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 	if err := json.NewDecoder(response.Body).Decode(&p); err != nil || p.Error == "" {
 		return nil, fmt.Errorf("%s answers %s: is that the router's listen.api?", c.addr, response.Status)
 	}
-	return nil, errors.New(p.Error)
+	return nil, &AnswerError{response.StatusCode, p.Error}
 }
+
+// AnswerError is an error with which the router has answered.
+type AnswerError struct {
+	Status int // of HTTP
+	text   string
+}
+
+// Error implements error.
+func (e *AnswerError) Error() string { return e.text }
 
 // interrupted returns the error of an answer that was not read to its end. before names the answer.
 func interrupted(before string, err error) error {

@@ -167,6 +167,27 @@ type Run struct {
 	Decision
 }
 
+// RunKey identifies a decision among those of a route.
+type RunKey struct {
+	at                                            int64 // microseconds of Unix time
+	source, name, uid, op, version, outcome, rule string
+}
+
+// Key returns the identity of a decision.
+func (r *Run) Key() RunKey {
+	return RunKey{r.Time.UnixMicro(), r.Source, r.Namespace + "/" + r.Name, r.UID, r.Op, r.ResourceVersion, r.Outcome, r.Rule}
+}
+
+// RunEvent is a line of a stream of decisions: first the last ones, the oldest first, then a line
+// with Listed, and then each new one.
+type RunEvent struct {
+	Run *Run `json:"run,omitempty"`
+	// the number of earlier decisions that came too fast to be shown
+	Missed int64        `json:"missed,omitempty"`
+	Listed *HistoryGaps `json:"listed,omitempty"`
+	Error  string       `json:"error,omitempty"` // the last line of a stream that the router ends
+}
+
 // RunsAnswer has the last decisions of a route, the newest first.
 type RunsAnswer struct {
 	Route string    `json:"route"`
@@ -179,6 +200,9 @@ type RunsAnswer struct {
 type History interface {
 	Object(ctx context.Context, q HistoryQuery) (HistoryAnswer, error)
 	Runs(ctx context.Context, q RunsQuery) (RunsAnswer, error)
+	// FollowRuns calls show for each event until ctx is done or show returns an error. The recording
+	// of decisions does not wait for it. A *[QueryError] is a mistake in the query.
+	FollowRuns(ctx context.Context, q RunsQuery, show func(RunEvent) error) error
 	Why(ctx context.Context, q WhyQuery) (WhyAnswer, error)
 	// Excerpt writes a recording. An error before the first byte is one of the query.
 	Excerpt(ctx context.Context, q ExcerptQuery, out io.Writer) error
@@ -272,7 +296,7 @@ func (c *control) why(r *http.Request) (any, error) {
 }
 
 func parseRuns(route, text string) (q RunsQuery, err error) {
-	values, err := parameters(text, "failed", "held", "since", "until", "limit")
+	values, err := parameters(text, "failed", "held", "watch", "since", "until", "limit")
 	if err != nil {
 		return q, err
 	}
@@ -290,17 +314,38 @@ func parseRuns(route, text string) (q RunsQuery, err error) {
 	return q, err
 }
 
-func (c *control) runs(r *http.Request) (any, error) {
+// runs answers with the last decisions of a route, or with a stream that goes on.
+func (c *control) runs(w http.ResponseWriter, r *http.Request) {
 	if c.History == nil {
-		return nil, refuse(http.StatusConflict, errNoHistory)
+		fail(w, http.StatusConflict, errNoHistory)
+		return
 	}
 	q, err := parseRuns(r.PathValue("route"), r.URL.RawQuery)
-	if err != nil {
-		return nil, refuse(http.StatusBadRequest, err)
+	watch := false
+	if err == nil {
+		watch, err = parseBool(r.URL.Query(), "watch")
 	}
-	answer, err := c.History.Runs(r.Context(), q)
-	answer.Runs = append([]Run{}, answer.Runs...)
-	return answer, err
+	switch {
+	case err != nil:
+		fail(w, http.StatusBadRequest, err)
+	case watch:
+		c.stream(w, r, func(ctx context.Context, out *stream) error { return c.follow(ctx, q, out) })
+	default:
+		conclude(w, r, func(r *http.Request) (any, error) {
+			answer, err := c.History.Runs(r.Context(), q)
+			answer.Runs = append([]Run{}, answer.Runs...)
+			return answer, err
+		})
+	}
+}
+
+// follow writes a line for each event, and the reason for the end.
+func (c *control) follow(ctx context.Context, q RunsQuery, out *stream) error {
+	err := c.History.FollowRuns(ctx, q, func(e RunEvent) error { return out.write(e) })
+	if denied := withdrawn(ctx); denied != nil && out.begun {
+		_ = out.write(RunEvent{Error: denied.Error()})
+	}
+	return err
 }
 
 // spanOf returns the parameters of a span and a limit.
@@ -338,8 +383,8 @@ func (c *Client) Why(ctx context.Context, q WhyQuery) (answer WhyAnswer, err err
 	return answer, c.call(ctx, http.MethodGet, "/api/v1/routes/"+url.PathEscape(q.Route)+"/why?"+values.Encode(), nil, &answer)
 }
 
-// Runs returns the newest decisions of a route.
-func (c *Client) Runs(ctx context.Context, q RunsQuery) (answer RunsAnswer, err error) {
+// path returns the path of a query, with further parameters.
+func (q *RunsQuery) path(further ...string) string {
 	values := spanOf(q.Since, q.Until, q.Limit)
 	if q.Failed {
 		values.Set("failed", "true")
@@ -347,5 +392,40 @@ func (c *Client) Runs(ctx context.Context, q RunsQuery) (answer RunsAnswer, err 
 	if q.Held {
 		values.Set("held", "true")
 	}
-	return answer, c.call(ctx, http.MethodGet, "/api/v1/routes/"+url.PathEscape(q.Route)+"/runs?"+values.Encode(), nil, &answer)
+	for _, name := range further {
+		values.Set(name, "true")
+	}
+	return "/api/v1/routes/" + url.PathEscape(q.Route) + "/runs?" + values.Encode()
+}
+
+// Runs returns the newest decisions of a route.
+func (c *Client) Runs(ctx context.Context, q RunsQuery) (answer RunsAnswer, err error) {
+	return answer, c.call(ctx, http.MethodGet, q.path(), nil, &answer)
+}
+
+// FollowRuns calls show for each event until ctx is done or show returns an error. An end by the
+// router is an error too: an *[AnswerError] if it refuses the query.
+func (c *Client) FollowRuns(ctx context.Context, q RunsQuery, show func(RunEvent) error) error {
+	response, err := c.open(ctx, q.path("watch"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	for lines := json.NewDecoder(response.Body); ; {
+		var e RunEvent
+		err := lines.Decode(&e)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, io.EOF):
+			return errors.New("the router closed the stream")
+		case err != nil:
+			return interrupted(fmt.Sprintf("the stream from %s broke off", c.addr), err)
+		case e.Error != "":
+			return &AnswerError{http.StatusForbidden, e.Error}
+		}
+		if err := show(e); err != nil {
+			return err
+		}
+	}
 }

@@ -431,16 +431,21 @@ func runsCommand() cli.Command {
 		Description: `
 The running router answers from its history, over restarts; see history in the configuration. A decision is what the route
 did with a change that it wanted: when, to which sinks, in how many calls, and the last failure. With -held, it also
-prints which changes a rule held back: for, limit, debounce or batch, and until when.`,
+prints which changes a rule held back: for, limit, debounce or batch, and until when.
+
+-w prints the last decisions, the oldest first, and then each new one, also after a restart of the router.`,
 		Examples: []cli.Example{
 			{Line: "router runs crashes", Text: "the last decisions"},
 			{Line: "router runs crashes -failed -since 24h", Text: "those with a failure"},
+			{Line: "router runs crashes -w", Text: "the last decisions, and then each new one, until it is interrupted"},
 		},
 		Setup: func(f *cli.Flags) cli.Run {
 			r := &cli.Remote{}
 			var q api.RunsQuery
 			var since string
+			var follow bool
 			r.AddFlags(f)
+			f.BoolVar(&follow, "w", false, "print the last decisions, then each new one, until it is interrupted")
 			f.BoolVar(&q.Failed, "failed", false, "only decisions with a failure, and those that ended without a delivery")
 			f.BoolVar(&q.Held, "held", false, "also the changes that a rule of the route holds back, and those that it never reports because of one")
 			f.StringVar(&since, "since", "", "`TIME` the begin: how long ago, as in 2h, or a time; by default that of the history")
@@ -453,6 +458,9 @@ prints which changes a rule held back: for, limit, debounce or batch, and until 
 				q.Route = args[0]
 				if q.Since, err = timeOf("since", since, time.Now()); err != nil {
 					return err
+				}
+				if follow {
+					return (&follower{Remote: r, query: q, seen: make(map[api.RunKey]bool)}).run(ctx)
 				}
 				return showRuns(ctx, r, q)
 			}

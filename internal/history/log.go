@@ -72,6 +72,8 @@ type Log struct {
 	hurry   chan struct{} // has room for one
 	synced  chan chan struct{}
 
+	followers atomic.Pointer[[]*Follower] // replaced as a whole under mu; nil: none
+
 	writing sync.Mutex // guards the fields below
 	store   store
 	closed  error     // why the folder cannot be opened; nil: it is open
@@ -163,17 +165,23 @@ func (l *Log) Delta(d *event.Delta) {
 			size += len(o.JSON())
 		}
 	}
-	l.offer(item{delta: d}, size)
+	l.offer(item{at: l.now(), delta: d}, size)
 }
 
-// Decided records a decision of a route.
-func (l *Log) Decided(d *Decision) { l.offer(item{decision: d}, recordBytes+len(d.Reason)) }
+// Decided records a decision of a route, and sets its time. It must not be changed afterwards.
+func (l *Log) Decided(d *Decision) {
+	d.At = l.now()
+	l.offer(item{at: d.At, decision: d}, recordBytes+len(d.Reason))
+	l.tell(d)
+}
+
+// now returns the time of a record, as a segment has it.
+func (l *Log) now() time.Time { return l.cfg.Clock.Now().Truncate(time.Microsecond) }
 
 // Begin records the start of the router, or a reload.
-func (l *Log) Begin(b *Begin) { l.offer(item{begin: b}, recordBytes) }
+func (l *Log) Begin(b *Begin) { l.offer(item{at: l.now(), begin: b}, recordBytes) }
 
 func (l *Log) offer(i item, size int) {
-	i.at = l.cfg.Clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.bytes+size > maxQueue {
@@ -322,7 +330,7 @@ func (l *Log) write() {
 			c.At, kind = i.at, "change"
 			err = l.store.change(s, &c)
 		case i.decision != nil:
-			if i.decision.At, kind = i.at, "held"; i.decision.Outcome.IsEnd() {
+			if kind = "held"; i.decision.Outcome.IsEnd() {
 				kind = "decision"
 			}
 			err = l.store.decision(s, i.decision)

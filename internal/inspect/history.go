@@ -28,15 +28,23 @@ type History struct {
 	objects *Current
 	log     *history.Log
 	turns   chan struct{} // has room for the questions that are answered at a time
+
+	followers *places
 }
 
 // atOnce is the number of questions that are answered at a time: each may unpack much of the
 // history.
 const atOnce = 2
 
+// The number of followers of routes, and that of one user.
+const (
+	maxFollowers    = 16
+	followersOfUser = 4
+)
+
 // NewHistory returns the history of a running router.
 func NewHistory(objects *Current, log *history.Log) *History {
-	return &History{objects, log, make(chan struct{}, atOnce)}
+	return &History{objects: objects, log: log, turns: make(chan struct{}, atOnce), followers: newPlaces(maxFollowers, followersOfUser)}
 }
 
 // reader returns a reader, when it is the turn of the caller, who calls done.
@@ -255,9 +263,7 @@ func (h *History) Runs(ctx context.Context, q api.RunsQuery) (answer api.RunsAns
 	defer done()
 	answer.Route, answer.From = q.Route, reader.First().UTC()
 	in := history.Span{From: q.Since, To: q.Until}
-	decisions, err := reader.Decisions(ctx, q.Route, in, q.Limit, func(d *history.Decision) bool {
-		return (q.Held || d.Outcome.IsEnd()) && (!q.Failed || failed(d))
-	})
+	decisions, err := reader.Decisions(ctx, q.Route, in, q.Limit, func(d *history.Decision) bool { return wants(&q, d) })
 	if err != nil {
 		return answer, err
 	}
@@ -273,12 +279,69 @@ func (h *History) Runs(ctx context.Context, q api.RunsQuery) (answer api.RunsAns
 	}
 	shown := &shown{inv: inv, may: make(map[string]bool)}
 	for _, d := range decisions {
-		answer.Runs = append(answer.Runs, api.Run{
-			Time: d.At.UTC(), Source: d.Source, Namespace: d.Key.Namespace, Name: d.Key.Name, UID: d.UID, Op: d.Op.String(),
-			ResourceVersion: d.Version, Decision: shown.decision(ctx, d),
-		})
+		answer.Runs = append(answer.Runs, shown.run(ctx, d))
 	}
 	return answer, nil
+}
+
+// run returns the form of a decision in an answer about a route.
+func (s *shown) run(ctx context.Context, d *history.Decision) api.Run {
+	return api.Run{
+		Time: d.At.UTC(), Source: d.Source, Namespace: d.Key.Namespace, Name: d.Key.Name, UID: d.UID, Op: d.Op.String(),
+		ResourceVersion: d.Version, Decision: s.decision(ctx, d),
+	}
+}
+
+// wants reports whether a query is about a decision of its route.
+func wants(q *api.RunsQuery, d *history.Decision) bool {
+	return (q.Held || d.Outcome.IsEnd()) && (!q.Failed || failed(d))
+}
+
+// FollowRuns implements api.History.
+func (h *History) FollowRuns(ctx context.Context, q api.RunsQuery, show func(api.RunEvent) error) error {
+	leave, err := h.followers.try(ctx, "followers of routes")
+	if err != nil {
+		return err
+	}
+	defer leave()
+	// before the others are read, so that none is missed between
+	follower, end := h.log.Follow(q.Route)
+	defer end()
+	past, err := h.Runs(ctx, q)
+	if err != nil {
+		return err
+	}
+	known := make(map[api.RunKey]bool, len(past.Runs))
+	for i := range slices.Backward(past.Runs) {
+		known[past.Runs[i].Key()] = true
+		if err := show(api.RunEvent{Run: &past.Runs[i]}); err != nil {
+			return err
+		}
+	}
+	if err := show(api.RunEvent{Listed: &past.HistoryGaps}); err != nil {
+		return err
+	}
+	var shows *shown
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case d := <-follower.Decisions():
+			if inv := h.objects.Load(); shows == nil || shows.inv != inv { // a reload
+				shows = &shown{inv: inv, may: make(map[string]bool)}
+			}
+			if !wants(&q, d) {
+				continue
+			}
+			run := shows.run(ctx, d)
+			if known[run.Key()] {
+				continue
+			}
+			if err := show(api.RunEvent{Run: &run, Missed: follower.Missed()}); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // failed reports whether a decision has a failure, or did not end in a delivery.
