@@ -4,9 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"hash/fnv"
 	"hash/maphash"
-	"io"
 	"strings"
 	"time"
 
@@ -73,13 +71,17 @@ func keyOf(source string, key event.Key) uint32 {
 // keyOfRoute returns the key of the decisions of a route.
 func keyOfRoute(route string) uint32 { return hashOf("route", route) }
 
+// hashOf returns the FNV-1a hash of the parts, each with a zero byte behind it.
 func hashOf(parts ...string) uint32 {
-	h := fnv.New32a()
+	const offset, prime = 2166136261, 16777619
+	h := uint32(offset)
 	for _, part := range parts {
-		_, _ = io.WriteString(h, part) // it cannot fail
-		_, _ = h.Write([]byte{0})
+		for i := range len(part) {
+			h = (h ^ uint32(part[i])) * prime
+		}
+		h *= prime
 	}
-	return h.Sum32()
+	return h
 }
 
 // encoder makes the records of one segment.
@@ -92,10 +94,26 @@ type encoder struct {
 // numbered is an object of a segment.
 type numbered struct {
 	number uint64
-	last   uint64 // the hash of the state after its last change; 0: there is none
+	// last identifies the state after its last change, by its version and length; the zero value:
+	// there is none.
+	last stateID
+}
+
+// stateID identifies a state of an object. Two states of one version have other fields only if the
+// configuration has changed what the cache keeps: then all are forgotten.
+type stateID struct {
+	version uint64 // its hash
+	size    int
 }
 
 var seed = maphash.MakeSeed()
+
+// forget makes the next state of each object a whole one.
+func (e *encoder) forget() {
+	for _, n := range e.objects {
+		n.last = stateID{}
+	}
+}
 
 func newEncoder() *encoder { return &encoder{objects: make(map[Object]*numbered)} }
 
@@ -162,15 +180,15 @@ func (e *encoder) change(c *Change) []byte {
 	set(flagStale, c.Stale)
 	set(flagTexts, texts)
 	if texts {
-		known := c.Before != "" && n.last == maphash.String(seed, c.Before)
+		known := c.Before != "" && c.was != "" && n.last == stateID{maphash.String(seed, c.was), len(c.Before)}
 		set(flagKnown, known)
 		set(flagBefore, c.Before != "" && !known)
 		set(flagAfter, c.After != "")
-		if n.last = 0; c.After != "" {
-			n.last = maphash.String(seed, c.After)
+		if n.last = (stateID{}); c.After != "" {
+			n.last = stateID{maphash.String(seed, c.Version), len(c.After)}
 		}
 	} else {
-		n.last = 0
+		n.last = stateID{}
 	}
 	e.record = append(e.record, byte(c.Op))
 	e.number(flags)
@@ -274,7 +292,9 @@ func (e *encoder) lost(l *Lost) []byte {
 	return e.record
 }
 
+// begin forgets the states, because the cache may keep other fields from then on.
 func (e *encoder) begin(b *Begin) []byte {
+	e.forget()
 	text, err := json.Marshal(b)
 	if err != nil {
 		return nil // its fields can be marshalled

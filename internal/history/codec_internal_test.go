@@ -28,7 +28,7 @@ func anyObject(t *rapid.T) Object {
 }
 
 // anyChange draws a change whose states are the last of the object, others, or unknown.
-func anyChange(t *rapid.T, now time.Time, states map[Object]string) *Change {
+func anyChange(t *rapid.T, now time.Time, states map[Object]*Change) *Change {
 	c := &Change{Object: anyObject(t), At: now, Seen: at(t, now, "seen"), Op: rapid.SampledFrom(event.SourceOps()).Draw(t, "op")}
 	c.Initial, c.Stale, c.Version = rapid.Bool().Draw(t, "initial"), rapid.Bool().Draw(t, "stale"), rapid.StringMatching("[0-9]{0,9}").Draw(t, "version")
 	if c.Texts = rapid.Bool().Draw(t, "texts"); !c.Texts {
@@ -37,13 +37,15 @@ func anyChange(t *rapid.T, now time.Time, states map[Object]string) *Change {
 	state := func(label string) string {
 		return rapid.SampledFrom([]string{"", strings.Repeat("long ", 30), `{"a":1}`}).Draw(t, label) + rapid.StringN(0, 5, -1).Draw(t, label)
 	}
-	if c.Before = states[c.Object]; rapid.IntRange(0, 3).Draw(t, "other") == 0 {
+	if last := states[c.Object]; last != nil && rapid.IntRange(0, 3).Draw(t, "other") > 0 {
+		c.Before, c.was = last.After, last.Version
+	} else {
 		c.Before = state("before")
 	}
 	if rapid.IntRange(0, 3).Draw(t, "gone") > 0 {
 		c.After = state("after")
 	}
-	states[c.Object] = c.After
+	states[c.Object] = c
 	return c
 }
 
@@ -79,12 +81,15 @@ func TestCodec(t *testing.T) {
 	start := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	rapid.Check(t, func(t *rapid.T) {
 		e, all, some := newEncoder(), newDecoder(), newDecoder()
-		states := make(map[Object]string)
+		states := make(map[Object]*Change)
 		for i := range rapid.IntRange(1, 30).Draw(t, "records") {
 			now := start.Add(time.Duration(i) * time.Second)
 			var record any
 			var object Object
 			var text []byte
+			if rapid.IntRange(0, 9).Draw(t, "begin") == 0 {
+				e.begin(&Begin{})
+			}
 			if rapid.Bool().Draw(t, "decision") {
 				d := anyDecision(t, now)
 				record, object, text = d, d.Object, e.decision(d)
@@ -115,7 +120,7 @@ func utc(record any) any {
 	switch r := record.(type) {
 	case *Change:
 		c := *r
-		c.At, c.Seen = c.At.UTC(), c.Seen.UTC()
+		c.At, c.Seen, c.was = c.At.UTC(), c.Seen.UTC(), ""
 		return c
 	case *Decision:
 		d := *r
@@ -144,7 +149,7 @@ func TestSizes(t *testing.T) {
 	}
 	var sizes []int
 	for v := range 3 {
-		c := &Change{Object: o, At: now, Seen: now.Add(-time.Millisecond), Op: event.Updated, Version: fmt.Sprint(1000001 + v), Texts: true, Before: state(1000000 + v), After: state(1000001 + v)}
+		c := &Change{Object: o, At: now, Seen: now.Add(-time.Millisecond), Op: event.Updated, Version: fmt.Sprint(1000001 + v), Texts: true, Before: state(1000000 + v), After: state(1000001 + v), was: fmt.Sprint(1000000 + v)}
 		sizes = append(sizes, len(e.change(c)))
 	}
 	d := &Decision{Object: o, At: now, Route: "crashes", Op: event.Updated, Version: "1000001", Outcome: Delivered, Seen: now.Add(-3 * time.Millisecond), Matched: now.Add(-2 * time.Millisecond), Taken: now.Add(-time.Millisecond), Events: 1, Steps: []Step{{Deliver, "hook", now.Add(-time.Millisecond), time.Millisecond, 1, ""}}}

@@ -422,6 +422,9 @@ func changeOf(d *event.Delta, s *Settings) Change {
 	// A first list has the objects as they are; their first change has the state before it.
 	if c.Texts = s.Texts && (!known || of.Texts) && !isSecret(o) && !d.Initial; c.Texts {
 		c.Before, c.After = textOf(d.Old), textOf(d.New)
+		if d.Old != nil {
+			c.was = d.Old.ResourceVersion()
+		}
 	}
 	return c
 }

@@ -31,6 +31,8 @@ type Change struct {
 	Before, After string
 	// Texts: the states are recorded.
 	Texts bool
+
+	was string // resourceVersion of Before; empty: unknown
 }
 
 // Outcome is the end of a delta in a route, or why it has none yet.

@@ -88,12 +88,15 @@ func (b *routers) compareJob(work jobWork, receiver string, updates, rounds int)
 	route := work.workload()
 	for i, name := range names {
 		var p *process
-		done := route.done
+		done, keeps := route.done, nothing
+		if i == 1 {
+			keeps = everything
+		}
 		if i == 0 {
 			p, err = b.startBare(receiver)
 			done = handDone
 		} else {
-			p, err = b.open(route, i == 1)
+			p, err = b.open(route, keeps)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -222,7 +225,7 @@ func recordJobs(file string, objects, updates int) error {
 
 // recordJob returns the file with the profile of one work.
 func (b *routers) recordJob(work jobWork) (profile string, err error) {
-	p, err := b.open(work.workload(), true)
+	p, err := b.open(work.workload(), everything)
 	if err != nil {
 		return "", err
 	}

@@ -188,7 +188,7 @@ func (b *routers) contestants(natsURL string) (all []*contestant, closeAll func(
 			return all, closeAll, fmt.Errorf("%s: %w", c.name, err)
 		}
 		b.sink = sink
-		p, err := b.open(workload{config: "routes: [{name: r, from: pods, to: out, overflow: block}]\n"}, true)
+		p, err := b.open(workload{config: "routes: [{name: r, from: pods, to: out, overflow: block}]\n"}, everything)
 		if err != nil {
 			end()
 			return all, closeAll, fmt.Errorf("%s: %w", c.name, err)

@@ -85,7 +85,7 @@ func main() {
 	m := flag.Int("m", 60_000, "updates")
 	rounds := flag.Int("rounds", 3, "how often to measure each")
 	pgo := flag.String("profile", "", "write a CPU profile of the router with the work of -only whole into this file instead, for the compiler; with -only job one of each work of a webhook job")
-	only := flag.String("only", "", "measure nothing but: informer, memory, start, latency, checkpoint, routes, indexes, loops, rules, process, webhook, job, fleet, workers, hop, scaling, scale, pgo, whole; or some of them, separated by commas")
+	only := flag.String("only", "", "measure nothing but: informer, memory, start, latency, checkpoint, history, routes, indexes, loops, rules, process, webhook, job, fleet, workers, hop, scaling, scale, pgo, whole; or some of them, separated by commas")
 	document := flag.String("write", "", "write the ratios of the measured parts into this document, and its charts into img beside it")
 	role := flag.String("role", "", "used by the command itself: the contender to measure")
 	url := flag.String("url", "", "used by the command itself: the server")
@@ -174,6 +174,7 @@ func parts(only, document string, n, m, rounds int) error {
 		{"start", func() error { return compareStarts(out, n) }},
 		{"latency", func() error { return compareLatency(out, latencyStreams(), rounds) }},
 		{"checkpoint", func() error { return throughput(out, n, 2*rounds-1) }},
+		{"history", func() error { return compareHistory(out, n, 2*rounds-1) }},
 		{"routes", func() error { return compareTables(out, rounds) }},
 		{"indexes", func() error { return compareIndexes(out, rounds) }},
 		{"process", func() error { return compareBatches(out, rounds) }},

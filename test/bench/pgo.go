@@ -18,7 +18,7 @@ import (
 const profileFile = "profile"
 
 // recordProfile writes a CPU profile of the router for the compiler (profile-guided optimization):
-// of its start and of updates, in each task of compareWhole, with and without a checkpoint.
+// of its start and of updates, in each task of compareWhole, with and without a state folder.
 func recordProfile(file string, objects, updates int) error {
 	file, err := filepath.Abs(file)
 	if err != nil {
@@ -36,10 +36,10 @@ func recordProfile(file string, objects, updates int) error {
 	}
 	args := []string{"tool", "pprof", "-proto", "-output", file}
 	for _, task := range routerTasks(module) {
-		for _, checkpoint := range []bool{false, true} {
-			fmt.Fprintf(os.Stderr, "%s, checkpoint: %v\n", task.name, checkpoint)
+		for _, keeps := range []kept{nothing, everything} {
+			fmt.Fprintf(os.Stderr, "%s, with a state folder: %v\n", task.name, keeps != nothing)
 			b.secure = task.likeAPIServer
-			p, err := b.open(task.router, checkpoint)
+			p, err := b.open(task.router, keeps)
 			if err != nil {
 				return fmt.Errorf("%s: %w", task.name, err)
 			}

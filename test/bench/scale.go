@@ -81,7 +81,7 @@ type sizedRouter struct {
 // openSized starts a router, and warms it up.
 func (b *routers) openSized(w workload, objects int) (*sizedRouter, error) {
 	b.objects = objects
-	p, err := b.open(w, false)
+	p, err := b.open(w, nothing)
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ func (b *routers) openStart(task wholeTask, name string) (*wholeProcess, error) 
 	if b.settings = ""; name == "auto" {
 		b.settings = ", cache: auto"
 	}
-	p, err := b.open(task.router, true)
+	p, err := b.open(task.router, everything)
 	return &wholeProcess{process: p, name: name}, err
 }
 

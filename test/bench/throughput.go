@@ -50,7 +50,7 @@ func throughput(out *report.Report, n, rounds int) error {
 		},
 	}
 	for _, w := range workloads() {
-		row, err := b.turns(w, rounds)
+		row, _, err := b.turns(w, rounds, nothing, withState)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.name, err)
 		}
@@ -59,43 +59,56 @@ func throughput(out *report.Report, n, rounds int) error {
 	return out.Add(t)
 }
 
-// turns measures one workload and returns the medians.
-func (b *routers) turns(w workload, rounds int) (row report.Row, err error) {
-	off, err := b.open(w, false)
+// kept is what a router keeps on disk.
+type kept string
+
+// The values are the YAML of the configuration; %q is the state folder.
+const (
+	nothing    kept = ""
+	withState  kept = "state: {dir: %q}\nhistory: off\n"
+	everything kept = "state: {dir: %q}\n" // the history, too: the default
+)
+
+// turns measures one workload with routers that keep less and more, and returns the medians, and
+// the bytes of the history for an update.
+func (b *routers) turns(w workload, rounds int, less, more kept) (row report.Row, bytes float64, err error) {
+	off, err := b.open(w, less)
 	if err != nil {
-		return row, err
+		return row, 0, err
 	}
 	defer off.close()
-	on, err := b.open(w, true)
+	on, err := b.open(w, more)
 	if err != nil {
-		return row, err
+		return row, 0, err
 	}
 	defer on.close()
 	trial, err := off.measure(w, b.objects/10)
 	if err != nil {
-		return row, err
+		return row, 0, err
 	}
 	if _, err := on.measure(w, b.objects/10); err != nil { // warms up both
-		return row, err
+		return row, 0, err
 	}
 	updates := int(trial.rate * burst.Seconds())
+	before, all := on.metric("deltarouter_history_bytes"), 0
 	var rateOff, rateOn, ratios, cpuOff, cpuOn, cpus []float64
 	for round := range rounds {
 		fmt.Fprintf(os.Stderr, "round %d: %s, %d updates\n", round+1, w.name, updates)
 		without, err := off.measure(w, updates)
 		if err != nil {
-			return row, fmt.Errorf("without a checkpoint: %w", err)
+			return row, 0, fmt.Errorf("with less: %w", err)
 		}
 		with, err := on.measure(w, updates)
 		if err != nil {
-			return row, fmt.Errorf("with a checkpoint: %w", err)
+			return row, 0, fmt.Errorf("with more: %w", err)
 		}
+		all += updates
 		rateOff, rateOn, ratios = append(rateOff, without.rate), append(rateOn, with.rate), append(ratios, with.rate/without.rate)
 		cpuOff, cpuOn, cpus = append(cpuOff, without.cpu), append(cpuOn, with.cpu), append(cpus, with.cpu/without.cpu)
 	}
 	return report.Row{Labels: []string{w.name}, Figures: []float64{
 		middle(rateOff), middle(rateOn), middle(cpuOff), middle(cpuOn), middle(ratios), middle(cpus),
-	}}, nil
+	}}, (on.metric("deltarouter_history_bytes") - before) / float64(all), nil
 }
 
 func middle(figures []float64) float64 {
@@ -169,12 +182,12 @@ type speed struct {
 }
 
 // open starts a router on a new server and waits until it has all objects, in the checkpoint too.
-func (b *routers) open(w workload, checkpoint bool) (p *process, err error) {
+func (b *routers) open(w workload, keeps kept) (p *process, err error) {
 	f, err := startFlood(b.objects, b.secure)
 	if err != nil {
 		return nil, err
 	}
-	if p, err = b.start(w, f.url, checkpoint); err != nil {
+	if p, err = b.start(w, f.url, keeps); err != nil {
 		f.close()
 		return nil, err
 	}
@@ -182,7 +195,7 @@ func (b *routers) open(w workload, checkpoint bool) (p *process, err error) {
 	err = p.wait(func() bool {
 		return p.get("/readyz") != "" && p.metric("deltarouter_source_objects") >= float64(b.objects)
 	})
-	if err == nil && checkpoint {
+	if err == nil && keeps != nothing {
 		err = p.saved()
 	}
 	if err != nil {
@@ -208,7 +221,7 @@ func (p *process) measure(w workload, n int) (speed, error) {
 	return speed{float64(n) / took.Seconds(), used * 1e6 / float64(n)}, nil
 }
 
-func (b *routers) start(w workload, url string, checkpoint bool) (*process, error) {
+func (b *routers) start(w workload, url string, keeps kept) (*process, error) {
 	b.n++
 	dir := filepath.Join(b.dir, strconv.Itoa(b.n))
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -221,8 +234,8 @@ func (b *routers) start(w workload, url string, checkpoint bool) (*process, erro
 	kubeconfig := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: %t}}]}`, url, b.secure)
 	config := fmt.Sprintf("version: 1\ncluster: {name: bench, kubeconfig: %q}\nlisten: {probes: %q}\nsources: {pods: {resource: v1/pods%s}}\nsinks: {none: {discard: {}}, out: {%s}}\n",
 		filepath.Join(dir, "kubeconfig"), address, b.settings, cmp.Or(b.sink, "discard: {}")) + strings.ReplaceAll(w.config, "restart-alert.wasm", filepath.Join(b.dir, "restart-alert.wasm"))
-	if checkpoint {
-		config += fmt.Sprintf("state: {dir: %q}\n", filepath.Join(dir, "state"))
+	if keeps != nothing {
+		config += fmt.Sprintf(string(keeps), filepath.Join(dir, "state"))
 	}
 	for name, content := range map[string]string{"kubeconfig": kubeconfig, "config.yaml": config} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {

@@ -175,7 +175,7 @@ func (b *routers) openWhole(task wholeTask, name string) (*wholeProcess, error) 
 			b.settings += ", cache: auto"
 		}
 		b.secure = task.likeAPIServer
-		p, err := b.open(task.router, false)
+		p, err := b.open(task.router, nothing)
 		b.settings = settings
 		return &wholeProcess{p, name, task.router.done, task.likeAPIServer}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/bits"
+	"strings"
 	"unsafe"
 )
 
@@ -22,6 +23,11 @@ const (
 	// near is the number of bytes after a difference in which the same place of both texts is tried
 	// before all places of the old text are.
 	near = 64
+	// window is the number of bytes of the old text after a difference that are searched before the
+	// table is made: most often a value of another length has changed.
+	window = 512
+	// anchor is the number of bytes that are searched there.
+	anchor = 24
 )
 
 // Differ makes differences. The zero Differ is ready. It is not safe for concurrent use.
@@ -69,6 +75,9 @@ func (w *Differ) next() (place int, ok bool) {
 		}
 		w.done++
 	}
+	if place, ok = w.shifted(from, begun); ok {
+		return place, true
+	}
 	w.index()
 	for w.done = begun; w.done < len(w.now); w.done++ {
 		if place, ok = w.find(); ok {
@@ -78,6 +87,28 @@ func (w *Differ) next() (place int, ok bool) {
 			}
 			return place, true
 		}
+	}
+	return 0, false
+}
+
+// shifted finds bytes a little behind a difference in the window of the old text: a value that is
+// longer or shorter than before. done is at the first of the equal bytes then.
+func (w *Differ) shifted(from, begun int) (place int, ok bool) {
+	old := w.old[from:min(len(w.old), from+window)]
+	for behind := 8; behind <= 128; behind *= 2 {
+		at := begun + behind
+		if at+anchor > len(w.now) {
+			return 0, false
+		}
+		i := strings.Index(old, w.now[at:at+anchor])
+		if i < 0 {
+			continue
+		}
+		place, w.done = from+i, at
+		for place > from && w.done > begun && w.old[place-1] == w.now[w.done-1] {
+			place, w.done = place-1, w.done-1
+		}
+		return place, true
 	}
 	return 0, false
 }
@@ -124,9 +155,15 @@ func load(s string) uint64 {
 	return binary.LittleEndian.Uint64(unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
+// block is the number of bytes that are compared at once.
+const block = 128
+
 // common returns the number of equal bytes at the begin.
 func common(a, b string) (n int) {
 	a = a[:min(len(a), len(b))]
+	for len(a)-n >= block && a[n:n+block] == b[n:n+block] {
+		n += block
+	}
 	for ; len(a)-n >= 8; n += 8 {
 		if differ := load(a[n:]) ^ load(b[n:]); differ != 0 {
 			return n + bits.TrailingZeros64(differ)/8
