@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/deltarouter/deltarouter/internal/access"
 	"github.com/deltarouter/deltarouter/internal/api"
@@ -97,7 +96,7 @@ func (h *History) Object(ctx context.Context, q api.HistoryQuery) (answer api.Hi
 			}
 			answer.Records = append(answer.Records, one)
 		case *history.Decision:
-			d := shown.decision(ctx, r)
+			d := shown.run(ctx, r).Decision
 			answer.Records = append(answer.Records, api.HistoryRecord{
 				Time: r.At.UTC(), Op: r.Op.String(), UID: r.UID, ResourceVersion: r.Version, Initial: r.Initial, Stale: r.Stale, Decision: &d,
 			})
@@ -181,10 +180,8 @@ func isEnd(op event.Op) bool { return op == event.Deleted || op == event.Deselec
 
 // changeOf returns the form of a change in an answer.
 func changeOf(c *history.Change) api.HistoryRecord {
-	one := api.HistoryRecord{
-		Time: c.Seen.UTC(), Op: c.Op.String(), UID: c.UID, ResourceVersion: c.Version, Initial: c.Initial, Stale: c.Stale, NoStates: !c.Texts,
-		Manager: managerOf(c.After),
-	}
+	one := api.ChangeOf(c)
+	one.Manager = managerOf(c.After)
 	if c.Op == event.Updated && c.Before != "" {
 		changes, more := fields.Compare(c.Before, c.After, maxFields)
 		for _, f := range changes {
@@ -212,38 +209,19 @@ type shown struct {
 	may map[string]bool // by route
 }
 
-// decision returns the form of a decision in an answer.
-func (s *shown) decision(ctx context.Context, d *history.Decision) api.Decision {
+// run returns the form of a decision in an answer.
+func (s *shown) run(ctx context.Context, d *history.Decision) api.Run {
 	may, known := s.may[d.Route]
 	if !known {
 		may = s.inv.mayListSeen(ctx, d.Route)
 		s.may[d.Route] = may
 	}
-	text := func(reason string) string {
+	return api.RunOf(d, func(reason string) string {
 		if reason != "" && !may {
 			return hidden
 		}
 		return reason
-	}
-	out := api.Decision{
-		Route: d.Route, Outcome: d.Outcome.String(), Rule: d.Rule, Until: utc(d.Until), Latest: utc(d.Latest), Into: d.Into, Undone: d.Undone,
-		Repeat: d.Repeat, Seen: d.Seen.UTC(), Matched: utc(d.Matched), Taken: utc(d.Taken),
-		Events: d.Events, Suppressed: d.Suppressed, Redelivered: d.Redelivered, Reason: text(d.Reason), Skipped: d.Skipped,
-	}
-	for i := range d.Steps {
-		step := &d.Steps[i]
-		out.Steps = append(out.Steps, api.Step{
-			Kind: step.Kind.String(), Name: step.Name, Time: step.At.UTC(), Took: step.Took.Seconds(), Size: step.Size, Error: text(step.Err),
-		})
-	}
-	return out
-}
-
-func utc(at time.Time) time.Time {
-	if at.IsZero() {
-		return at
-	}
-	return at.UTC()
+	})
 }
 
 // Runs implements api.History.
@@ -282,14 +260,6 @@ func (h *History) Runs(ctx context.Context, q api.RunsQuery) (answer api.RunsAns
 		answer.Runs = append(answer.Runs, shown.run(ctx, d))
 	}
 	return answer, nil
-}
-
-// run returns the form of a decision in an answer about a route.
-func (s *shown) run(ctx context.Context, d *history.Decision) api.Run {
-	return api.Run{
-		Time: d.At.UTC(), Source: d.Source, Namespace: d.Key.Namespace, Name: d.Key.Name, UID: d.UID, Op: d.Op.String(),
-		ResourceVersion: d.Version, Decision: s.decision(ctx, d),
-	}
 }
 
 // wants reports whether a query is about a decision of its route.

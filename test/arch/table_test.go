@@ -288,7 +288,7 @@ var allowed = map[string][]string{
 		"internal/pipeline/deliver", "internal/pipeline/route", "internal/pipeline/rules", "internal/pipeline/spec",
 		"internal/timer", "internal/trace", "internal/transit", "pkg/event", "pkg/filters", "pkg/plugins",
 	},
-	"internal/api": {"internal/access", "internal/fileerr", "internal/metrics", "pkg/authz", "pkg/event"},
+	"internal/api": {"internal/access", "internal/fileerr", "internal/history", "internal/metrics", "pkg/authz", "pkg/event"},
 	// The rights of the users of the API, and the addresses that it listens on.
 	"internal/access": {"internal/printable", "pkg/authz"},
 
