@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"iter"
 	"maps"
+	"os"
 	"slices"
 	"time"
 
@@ -22,6 +23,9 @@ type Reader struct {
 	// Damaged is called with the path of a segment of which only a part can be read, or none; nil:
 	// it is not called.
 	Damaged func(path string, err error)
+	// Stateless leaves out the states of changes, which takes less time. Damage of a state is not
+	// noticed then.
+	Stateless bool
 }
 
 // part is a segment.
@@ -47,6 +51,24 @@ func OpenFolder(dir string) (*Reader, error) {
 		r.parts = append(r.parts, part{file: all[i]})
 	}
 	return r, nil
+}
+
+// Segments returns the files of the history: for each segment, in their order, its path and that of
+// its index, if it has one.
+func (r *Reader) Segments() (all [][]string) {
+	for i := range r.parts {
+		files := []string{r.parts[i].path}
+		if index := files[0] + segment.IndexMark; isThere(index) {
+			files = append(files, index)
+		}
+		all = append(all, files)
+	}
+	return all
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // Reader returns a reader of everything that was recorded before the call. The error is that of ctx
@@ -297,7 +319,7 @@ func (r *Reader) read(ctx context.Context, p *part, key *uint32, take func(any) 
 		r.damaged(p.path, err)
 	}
 	d := newDecoder()
-	d.stateless = len(has) > 0 // decisions are asked for
+	d.stateless = r.Stateless || len(has) > 0 // decisions are asked for
 	going := true
 	for _, f := range frames {
 		if ctx.Err() != nil {

@@ -26,7 +26,8 @@ func Command() cli.Command {
 		Summary: "Show or export the state folder, or make a backup of it",
 		Description: `
 The state folder (state.dir) has the objects of the sources, the positions of their watches, the backlogs and dead
-letters of the routes, the state of their rules, and the kv of handlers. These commands change nothing in it.`,
+letters of the routes, the state of their rules, the kv of handlers, and the history. These commands change nothing in
+it.`,
 		Commands: []cli.Command{inspectCommand(), exportCommand(), backupCommand()},
 	}
 }
@@ -39,7 +40,7 @@ func inspectCommand() cli.Command {
 		Description: `
 It reads a state folder, or a state file such as a backup; by default, the state.dir of the configuration. If a router
 uses the folder, it reads a backup, which that router makes: see router state backup. The output has no content of
-objects.`,
+objects. Of the folder of a stopped router it also counts the history, which it reads as a whole.`,
 		Examples: []cli.Example{
 			{Line: "router state inspect -config config.yaml", Text: "the state.dir of a configuration, with the names of the sources"},
 			{Line: "router state inspect backup.db -o json", Text: "a backup, as JSON"},
@@ -48,10 +49,16 @@ objects.`,
 			c := newSelection(f)
 			var output string
 			f.ChoiceVar(&output, "o", "table", []string{"table", "json"}, "the format of the output")
-			return c.run(func(s cli.Streams, db *checkpoint.DB) error {
+			return c.run(func(ctx context.Context, s cli.Streams, db *checkpoint.DB) error {
 				report, err := inspect(db, c.path)
 				if err != nil {
 					return err
+				}
+				if report.History, err = inspectHistory(ctx, c.historyDir()); err != nil {
+					return err
+				}
+				if c.live {
+					cli.Printf(s.Err, "The history of a running router is not counted: see router history and router runs.\n")
 				}
 				if err := c.nameSources(report); err != nil {
 					return err
@@ -73,13 +80,32 @@ func exportCommand() cli.Command {
 		Description: `
 It reads a state folder, or a state file such as a backup; by default, the state.dir of the configuration. If a router
 uses the folder, it reads a backup, which that router makes: see router state backup. The output has the objects, deltas
-and kv in clear text. Of Secrets it has the identity only.`,
+and kv in clear text. Of Secrets it has the identity only.
+
+With -history it prints the history in the folder of a stopped router instead: changes and decisions, in the order of
+time. A running router answers router history and router runs, and router backtest -save keeps a recording.`,
 		Examples: []cli.Example{
 			{Line: `router state export ./state | jq 'select(.type == "pending") | .delta.op'`, Text: "the ops of the pending deltas"},
+			{Line: `router state export -history ./state | jq 'select(.outcome == "dropped")'`, Text: "the decisions that dropped a delta"},
 		},
 		Setup: func(f *cli.Flags) cli.Run {
 			c := newSelection(f)
-			return c.run(func(s cli.Streams, db *checkpoint.DB) error { return Export(db, c.path, s.Raw) })
+			var past, states bool
+			f.BoolVar(&past, "history", false, "print the history instead of the state")
+			f.BoolVar(&states, "states", false, "with -history: also print the objects before and after each change, in clear text")
+			export := c.run(func(ctx context.Context, s cli.Streams, db *checkpoint.DB) error {
+				if !past {
+					return Export(db, c.path, s.Raw)
+				}
+				return c.exportHistory(ctx, s, states)
+			})
+			return func(ctx context.Context, s cli.Streams, args []string) error {
+				if states && !past {
+					return cli.Mistakef("-states is about the history: add -history")
+				}
+				c.stopped = past
+				return export(ctx, s, args)
+			}
 		},
 	}
 }
@@ -91,6 +117,9 @@ type selection struct {
 	flags *cli.Flags
 	path  string         // of the state file; empty: only the API is known
 	cfg   *config.Config // nil: the command line names no configuration
+	// stopped: the history is needed, which is not read while a router writes it
+	stopped bool
+	live    bool // a router uses the state
 }
 
 func newSelection(f *cli.Flags) *selection {
@@ -100,7 +129,7 @@ func newSelection(f *cli.Flags) *selection {
 }
 
 // run finds the state, and opens it for do.
-func (c *selection) run(do func(s cli.Streams, db *checkpoint.DB) error) cli.Run {
+func (c *selection) run(do func(ctx context.Context, s cli.Streams, db *checkpoint.DB) error) cli.Run {
 	return func(ctx context.Context, s cli.Streams, args []string) error {
 		if len(args) > 1 {
 			return cli.Mistakef("name one folder, not %q and %q", args[0], args[1])
@@ -110,9 +139,9 @@ func (c *selection) run(do func(s cli.Streams, db *checkpoint.DB) error) cli.Run
 			return err
 		}
 		if db == nil {
-			return c.copied(ctx, func(db *checkpoint.DB) error { return do(s, db) })
+			return c.copied(ctx, func(db *checkpoint.DB) error { return do(ctx, s, db) })
 		}
-		return errors.Join(explain(do(s, db)), db.Close())
+		return errors.Join(explain(do(ctx, s, db)), db.Close())
 	}
 }
 
@@ -139,9 +168,13 @@ func (c *selection) copied(ctx context.Context, do func(db *checkpoint.DB) error
 
 // open opens the state file of a command line with at most one folder. It returns nil if a router
 // uses the file, and sets the client of its API.
-func (c *selection) open(ctx context.Context, folder []string) (*checkpoint.DB, error) {
+func (c *selection) open(ctx context.Context, folder []string) (db *checkpoint.DB, err error) {
+	defer func() { c.live = db == nil && err == nil }()
 	if c.Given() && len(folder) > 0 {
 		return nil, cli.Mistakef("name either a folder, or a router with -api or -in")
+	}
+	if c.Given() && c.stopped {
+		return nil, errors.New("the history of a running router " + notWhileItRuns)
 	}
 	if c.Given() {
 		if err := c.Connect(ctx); err != nil {
@@ -152,11 +185,13 @@ func (c *selection) open(ctx context.Context, folder []string) (*checkpoint.DB, 
 	if err := c.find(folder); err != nil {
 		return nil, err
 	}
-	db, err := checkpoint.OpenReadOnly(c.path)
+	db, err = checkpoint.OpenReadOnly(c.path)
 	var locked *checkpoint.LockedError
 	switch {
 	case !errors.As(err, &locked):
 		return db, explain(err)
+	case c.stopped:
+		return nil, fmt.Errorf("%s is used by %s, and the history of a running router %s", c.path, locked.Holder(), notWhileItRuns)
 	case c.cfg == nil:
 		return nil, fmt.Errorf("%s is used by %s: name the API of that router with -api ADDR, or its configuration with -config FILE, or stop it", c.path, locked.Holder())
 	case c.cfg.Listen.API == "":
@@ -164,6 +199,10 @@ func (c *selection) open(ctx context.Context, folder []string) (*checkpoint.DB, 
 	}
 	return nil, c.ConnectTo(ctx, c.cfg)
 }
+
+// notWhileItRuns ends an error about the history of a running router.
+const notWhileItRuns = "is not read while it is written: stop the router, or read it with router history and router runs, " +
+	"or keep a recording with router backtest -save FILE"
 
 // configure loads the configuration, if the command line names it or it is needed.
 func (c *selection) configure(needed bool) (err error) {

@@ -79,6 +79,9 @@ func printReport(out io.Writer, r *Report) error {
 	for _, h := range r.Handlers {
 		cli.Printf(w, "%s\t%d\t%d\t%s\n", h.Name, h.Keys, h.Bytes, removed(h.Removed))
 	}
+	if r.History != nil {
+		r.History.printTo(w)
+	}
 	return w.Flush()
 }
 

@@ -24,6 +24,7 @@ type Report struct {
 	Watches  []watchReport   `json:"watches"`
 	Routes   []routeReport   `json:"routes"`
 	Handlers []handlerReport `json:"kv"`
+	History  *historyReport  `json:"history,omitempty"` // absent: the folder has none, or it was not read
 }
 
 // watchReport is a watch of a Report.

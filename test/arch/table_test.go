@@ -126,7 +126,7 @@ var allowed = map[string][]string{
 	// The command router state.
 	"internal/statecmd": {
 		"internal/api", "internal/checkpoint", "internal/checkpoint/folder", "internal/cli", "internal/fileerr",
-		"internal/printable", "pkg/config", "pkg/event", "pkg/informer",
+		"internal/history", "internal/printable", "pkg/config", "pkg/event", "pkg/informer",
 	},
 	"internal/checkpoint/folder":    {"internal/fileerr"},
 	"internal/checkpoint/statefile": {"internal/checkpoint/folder", "internal/fileerr"},
