@@ -131,7 +131,7 @@ func TestPermission(t *testing.T) {
 	s := embedded.Start(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "router", Password: "p", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"k8s.>"}}}}}
 	})
-	sink := open(t, fmt.Sprintf("{servers: %q, auth: {user: router, password: p}, timeout: 200ms}", s.ClientURL()))
+	sink := open(t, fmt.Sprintf("{servers: %q, auth: {user: router, password: p}, timeout: 2s}", s.ClientURL()))
 	errs := sink.Write(t.Context(), sinktest.Events(t, "web", 1, 20))
 	if v := sinktest.Verdicts(1, errs); v != "u" || !strings.Contains(strings.ToLower(errs[0].Error()), "permissions violation") {
 		t.Errorf("got %s: %v", v, errs)
