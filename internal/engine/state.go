@@ -134,6 +134,16 @@ func (s *State) Announce(m *metrics.Metrics) {
 	})
 }
 
+// leastRoom is what the state may need of the disk at least, in bytes.
+const leastRoom = 256 << 20
+
+// HistoryRoom returns the bytes that are free on the disk, and how many of them the state may need:
+// a copy of the state file, as in the alert DeltarouterDiskLow. false: the first is not known.
+func (s *State) HistoryRoom() (free, needed int64, known bool) {
+	free, known = s.db.Room()
+	return free, max(s.db.Size(), leastRoom), known
+}
+
 // Check returns the check for /readyz that writes to the disk succeed.
 func (s *State) Check() api.Check {
 	c := api.Check{Name: "state", OK: true, Holds: true}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,9 @@ type Config struct {
 	Clock   timer.Clock
 	Log     *slog.Logger
 	Metrics *metrics.Metrics
+	// Room returns how many bytes of the disk are free, and how many of them the state may need: the
+	// history leaves these. Nothing known: false, or no Room at all.
+	Room func() (free, needed int64, known bool)
 }
 
 // Log is the history of a running router. Its methods do not wait for the disk, except Run, Sync
@@ -62,13 +66,15 @@ type Config struct {
 type Log struct {
 	cfg      Config
 	settings atomic.Pointer[Settings]
-	running  atomic.Bool // by Run
+	running  atomic.Bool  // by Run
+	size     atomic.Int64 // of all segments, in bytes
 
 	mu      sync.Mutex
 	queue   []item
 	bytes   int         // of the texts in queue
 	lost    lostRecords // since the last look of the writer
 	trouble trouble
+	warned  time.Time     // of the last warning
 	hurry   chan struct{} // has room for one
 	synced  chan chan struct{}
 
@@ -76,8 +82,7 @@ type Log struct {
 
 	writing sync.Mutex // guards the fields below
 	store   store
-	closed  error     // why the folder cannot be opened; nil: it is open
-	warned  time.Time // of the last warning
+	closed  error // why the folder cannot be opened; nil: it is open
 }
 
 // trouble is why records were lost last.
@@ -118,7 +123,9 @@ func Open(cfg Config, settings Settings) *Log {
 	l := &Log{cfg: cfg, hurry: make(chan struct{}, 1), synced: make(chan chan struct{})}
 	l.Set(settings)
 	l.store = store{dir: cfg.Dir, series: make(map[time.Duration]*series)}
-	l.open()
+	if l.open(); l.closed != nil {
+		l.warn(l.closed)
+	}
 	return l
 }
 
@@ -129,9 +136,12 @@ func (l *Log) open() {
 	}
 	if l.closed != nil {
 		l.closed = fmt.Errorf("the folder cannot be opened: %w", fileerr.Explain(l.closed))
-		l.warn(l.closed)
 	}
+	l.measure()
 }
+
+// measure updates the size. Its reader must not wait for a disk that hangs.
+func (l *Log) measure() { l.size.Store(l.store.size()) }
 
 // troubled is the time after the last lost record in which Trouble reports it.
 const troubled = 2 * time.Minute
@@ -182,11 +192,18 @@ func (l *Log) now() time.Time { return l.cfg.Clock.Now().Truncate(time.Microseco
 func (l *Log) Begin(b *Begin) { l.offer(item{at: l.now(), begin: b}, recordBytes) }
 
 func (l *Log) offer(i item, size int) {
+	if !l.take(i, size) {
+		l.warn(errSlow) // not by the writer, because the disk may hang
+	}
+}
+
+// take adds a record to the queue, if there is room for it.
+func (l *Log) take(i item, size int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.bytes+size > maxQueue {
 		l.missing(lostSlow, 1)
-		return
+		return false
 	}
 	if l.queue = append(l.queue, i); l.bytes < maxQueue/2 && l.bytes+size >= maxQueue/2 {
 		select {
@@ -195,6 +212,7 @@ func (l *Log) offer(i item, size int) {
 		}
 	}
 	l.bytes += size
+	return true
 }
 
 // Run writes the records until ctx is done, and those that are left then.
@@ -217,6 +235,7 @@ func (l *Log) Run(ctx context.Context) {
 			if err := l.store.seal(); err != nil {
 				l.cfg.Log.Warn("the history could not be closed; the next start does it", "err", err)
 			}
+			l.measure()
 			return
 		}
 		l.write()
@@ -302,19 +321,14 @@ func (l *Log) write() {
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	if l.closed != nil {
-		if l.open(); l.closed != nil {
-			l.refuse(len(queue), lost)
-			return
-		}
-		l.index(func() bool { return false })
+	if err := l.prepare(); err != nil {
+		l.warn(err)
+		l.refuse(queue, lost)
+		return
 	}
 	s := l.settings.Load()
 	now := l.cfg.Clock.Now()
 	for reason, n := range lost {
-		if reason == lostSlow {
-			l.warn(errSlow)
-		}
 		if err := l.store.lost(s, &Lost{now, n, reason}); err != nil {
 			l.warn(err)
 			l.again(reason, n)
@@ -354,16 +368,65 @@ func (l *Log) write() {
 		}
 		l.removeOld()
 	}
+	l.measure()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.missing(lostRefused, l.store.missing-before)
 	l.store.missing = 0
 }
 
-// refuse counts records that cannot be written because the folder is not open.
-func (l *Log) refuse(n int, lost lostRecords) {
+// prepare opens the folder, if it is not open, and makes room on the disk. The error says why
+// nothing can be written.
+func (l *Log) prepare() error {
+	if l.closed != nil {
+		if l.open(); l.closed != nil {
+			return l.closed
+		}
+		l.index(func() bool { return false })
+	}
+	if l.scarcity().lack() > 0 {
+		l.removeOld()
+	}
+	if room := l.scarcity(); room.lack() > 0 {
+		return fmt.Errorf("the disk has %d MiB left, and the state may need %d MiB: make room on the disk", room.free>>20, room.needed>>20)
+	}
+	return nil
+}
+
+// room is that of the disk, in bytes.
+type room struct{ free, needed int64 }
+
+// lack returns how many bytes the state lacks; not positive: none.
+func (r room) lack() int64 { return r.needed - r.free }
+
+// scarcity returns the room of the disk, or none that is needed if it is not known.
+func (l *Log) scarcity() room {
+	if l.cfg.Room != nil {
+		if free, needed, known := l.cfg.Room(); known {
+			return room{free, needed}
+		}
+	}
+	return room{}
+}
+
+// refuse counts records that cannot be written, except the last Begin: it is written later, because
+// what follows belongs to it.
+func (l *Log) refuse(queue []item, lost lostRecords) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	n := 0
+	var begin *item
+	for i := range queue {
+		if queue[i].begin != nil {
+			begin = &queue[i]
+		} else {
+			n++
+		}
+	}
+	if begin != nil && !slices.ContainsFunc(l.queue, func(i item) bool { return i.begin != nil }) {
+		l.queue = slices.Insert(l.queue, 0, *begin)
+		l.bytes += recordBytes
+	}
 	for reason, n := range lost {
 		l.lost.add(reason, n)
 	}
@@ -372,11 +435,15 @@ func (l *Log) refuse(n int, lost lostRecords) {
 
 // warn says that records are lost, at most once a minute.
 func (l *Log) warn(err error) {
+	now := l.cfg.Clock.Now()
 	l.mu.Lock()
-	l.trouble = trouble{l.cfg.Clock.Now(), err}
-	l.mu.Unlock()
-	if now := l.cfg.Clock.Now(); now.Sub(l.warned) >= complainPause {
+	l.trouble = trouble{now, err}
+	due := now.Sub(l.warned) >= complainPause
+	if due {
 		l.warned = now
+	}
+	l.mu.Unlock()
+	if due {
 		l.cfg.Log.Warn("records of the history cannot be written and are lost; deltas are delivered", "dir", l.cfg.Dir, "err", err)
 	}
 }
@@ -404,11 +471,12 @@ func (l *Log) tidy() {
 	l.removeOld()
 }
 
-// removeOld removes segments that are too old, or that are too many.
+// removeOld removes segments that are too old or too many, and those whose room the state may need.
 func (l *Log) removeOld() {
-	if err := l.store.removeOld(l.settings.Load(), l.cfg.Clock.Now()); err != nil {
+	if err := l.store.removeOld(l.settings.Load(), l.cfg.Clock.Now(), l.scarcity().lack()); err != nil {
 		l.cfg.Log.Warn("old segments of the history cannot be removed", "dir", l.cfg.Dir, "err", err)
 	}
+	l.measure()
 }
 
 // changeOf returns the record of a delta.
@@ -448,12 +516,8 @@ func textOf(o *event.Object) string {
 	return string(o.Raw())
 }
 
-// Bytes returns the size of all segments.
-func (l *Log) Bytes() int64 {
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	return l.store.size()
-}
+// Bytes returns the size of all segments as of the last write. It does not wait for the disk.
+func (l *Log) Bytes() int64 { return l.size.Load() }
 
 func pathOf(dir string, number int, keep time.Duration) string {
 	return filepath.Join(dir, fmt.Sprintf("%010d-%s%s", number, keep, extension))

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/deltarouter/deltarouter/internal/metrics"
 	"github.com/deltarouter/deltarouter/internal/timer"
 	"github.com/deltarouter/deltarouter/pkg/event"
+	"github.com/deltarouter/deltarouter/test/logged"
 	"github.com/deltarouter/deltarouter/test/must"
 )
 
@@ -47,7 +49,7 @@ type router struct {
 	t       *testing.T
 	dir     string
 	metrics *metrics.Metrics
-	log     *strings.Builder
+	log     *logged.Buffer
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
 }
@@ -55,8 +57,15 @@ type router struct {
 // start starts a history in a folder.
 func start(t *testing.T, dir string, settings history.Settings) *router {
 	t.Helper()
-	r := &router{t: t, dir: dir, metrics: metrics.New(), log: &strings.Builder{}}
-	r.Log = history.Open(history.Config{Dir: dir, Clock: timer.Real(), Log: slog.New(slog.NewTextHandler(r.log, nil)), Metrics: r.metrics}, settings)
+	return startWith(t, history.Config{Dir: dir}, settings)
+}
+
+// startWith starts a history with the folder and the room of a configuration.
+func startWith(t *testing.T, cfg history.Config, settings history.Settings) *router {
+	t.Helper()
+	r := &router{t: t, dir: cfg.Dir, metrics: metrics.New(), log: &logged.Buffer{}}
+	cfg.Clock, cfg.Log, cfg.Metrics = timer.Real(), slog.New(slog.NewTextHandler(r.log, nil)), r.metrics
+	r.Log = history.Open(cfg, settings)
 	ctx, cancel := context.WithCancel(t.Context())
 	r.stop = cancel
 	r.ended.Go(func() { r.Run(ctx) })
@@ -164,7 +173,7 @@ func TestObject(t *testing.T) {
 		if files, _ := filepath.Glob(filepath.Join(killed, "*.index")); len(files) != 1 {
 			t.Errorf("indexes are %q", files)
 		}
-		if r.log.Len() > 0 {
+		if r.log.String() != "" {
 			t.Errorf("log: %s", r.log)
 		}
 	})
@@ -379,7 +388,7 @@ func TestRetention(t *testing.T) {
 		if size := r.Bytes(); size > 3<<20 { // the newest segment may be full
 			t.Errorf("%d bytes", size)
 		}
-		if r.log.Len() > 0 {
+		if r.log.String() != "" {
 			t.Errorf("log: %s", r.log)
 		}
 	})
@@ -476,4 +485,96 @@ func TestDamagedSegment(t *testing.T) {
 			t.Errorf("log: %s", r.log)
 		}
 	})
+}
+
+// TestNoRoom: the history gives up its oldest records where the state may need the disk, records
+// nothing if that is not enough, says so, and goes on with the configuration that holds then.
+func TestNoRoom(t *testing.T) {
+	// Guarantee: history-room
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		var others atomic.Int64 // bytes of others on a disk of 8 MiB, of which the state may need 2
+		const disk, needed = 8 << 20, 2 << 20
+		used := func() (n int64) {
+			entries, err := os.ReadDir(dir)
+			must.Succeed(t, err)
+			for _, e := range entries {
+				info, err := e.Info()
+				must.Succeed(t, err)
+				n += info.Size()
+			}
+			return n
+		}
+		r := startWith(t, history.Config{Dir: dir, Room: func() (free, need int64, known bool) { return disk - others.Load() - used(), needed, true }}, usual)
+		fill := func(n int) {
+			t.Helper()
+			for i := range n {
+				o, err := event.ParseObject(pods, fmt.Sprintf(`{"metadata":{"name":"n%d","resourceVersion":"1"},"x":%q}`, i, noise(20_000)))
+				must.Succeed(t, err)
+				r.Delta(&event.Delta{Source: "pods", Op: event.Added, New: o, Seen: time.Now()})
+				if i%20 == 0 {
+					time.Sleep(2 * time.Second)
+				}
+				if i%50 == 0 {
+					time.Sleep(3 * time.Hour) // the next segment
+				}
+			}
+			must.Succeed(t, r.Sync(t.Context()))
+		}
+		fill(1000)
+		if got := used(); got > disk-needed+1<<20 || got < 2<<20 {
+			t.Errorf("the history has %d bytes", got)
+		}
+		if err := r.Trouble(); err != nil || r.log.String() != "" {
+			t.Errorf("the trouble is %v, the log %q", err, r.log)
+		}
+		others.Store(disk)
+		r.Begin(&history.Begin{Config: "first", Reload: true})
+		r.Begin(&history.Begin{Config: "second", Reload: true})
+		r.update("web", 2)
+		must.Succeed(t, r.Sync(t.Context()))
+		if err := r.Trouble(); err == nil || !strings.Contains(err.Error(), "the state may need 2 MiB") || strings.Count(r.log.String(), "are lost") != 1 {
+			t.Errorf("the trouble is %v, the log %q", err, r.log)
+		}
+		time.Sleep(time.Hour)
+		if r.Trouble() == nil {
+			t.Error("the trouble has ended")
+		}
+		others.Store(0)
+		r.update("web", 3)
+		if got, want := of(t, r.reader(), "web"), []string{"updated 3 c2→c3"}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		begins, err := r.reader().Begins(t.Context(), history.Span{})
+		if err != nil || len(begins) == 0 || begins[len(begins)-1].Config != "second" {
+			t.Errorf("begins are %v, %v", begins, err)
+		}
+		if n := testutil.ToFloat64(r.metrics.HistoryLost.WithLabelValues("refused")); n != 1 {
+			t.Errorf("%v records are counted as lost", n)
+		}
+	})
+}
+
+// TestHangingDisk: neither a delta nor a metric waits for a disk that does not answer, and the loss
+// is seen.
+func TestHangingDisk(t *testing.T) {
+	// Guarantee: history
+	answer, asked := make(chan struct{}), make(chan struct{})
+	var ask sync.Once
+	r := startWith(t, history.Config{Dir: t.TempDir(), Room: func() (free, needed int64, known bool) {
+		ask.Do(func() { close(asked) })
+		<-answer
+		return 0, 0, false
+	}}, usual)
+	t.Cleanup(func() { close(answer) }) // before the end of the history
+	<-asked
+	o, err := event.ParseObject(pods, fmt.Sprintf(`{"metadata":{"name":"large"},"x":%q}`, strings.Repeat("x", 9<<20)))
+	must.Succeed(t, err)
+	for range 2 {
+		r.Delta(&event.Delta{Source: "pods", Op: event.Added, New: o, Seen: time.Now()})
+	}
+	if err := r.Trouble(); err == nil || !strings.Contains(r.log.String(), "more records wait for the disk") {
+		t.Errorf("the trouble is %v, the log %q", err, r.log)
+	}
+	r.Bytes()
 }

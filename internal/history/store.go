@@ -274,8 +274,8 @@ func (s *store) size() (n int64) {
 }
 
 // removeOld removes segments whose records are all too old, and the oldest ones while all together
-// are too large.
-func (s *store) removeOld(settings *Settings, now time.Time) error {
+// are too large or the disk lacks bytes.
+func (s *store) removeOld(settings *Settings, now time.Time, lack int64) error {
 	var errs []error
 	remove := func(f *file) {
 		if err := f.remove(); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -289,8 +289,8 @@ func (s *store) removeOld(settings *Settings, now time.Time) error {
 		}
 		return old
 	})
-	for size := s.size(); size > settings.MaxSize && len(s.sealed) > 0; {
-		size -= s.sealed[0].size
+	for size := s.size(); (size > settings.MaxSize || lack > 0) && len(s.sealed) > 0; {
+		size, lack = size-s.sealed[0].size, lack-s.sealed[0].size
 		remove(&s.sealed[0])
 		s.sealed = slices.Delete(s.sealed, 0, 1)
 	}

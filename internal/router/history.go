@@ -24,7 +24,7 @@ func (r *router) openHistory() {
 		return
 	}
 	l := history.Open(history.Config{
-		Dir: filepath.Join(cfg.State.Dir, history.Folder), Clock: r.Clock, Log: r.Log, Metrics: r.Metrics,
+		Dir: filepath.Join(cfg.State.Dir, history.Folder), Clock: r.Clock, Log: r.Log, Metrics: r.Metrics, Room: r.State.HistoryRoom,
 	}, historySettings(cfg.History))
 	r.History, r.State.History = l, l
 	r.Metrics.SetHistory(l.Bytes)
