@@ -115,6 +115,11 @@ func stateAlerts() []Alert {
 		Expr:        `deltarouter_state_file_bytes / deltarouter_state_file_limit_bytes > 0.8`,
 		Summary:     "The state file is near its maximum size.",
 		Description: "The state file has {{ $value | humanizePercentage }} of the size that state.maxSize allows. At 100 % new deltas wait.",
+	}, {
+		Name: "DeltarouterHistoryLost", Severity: Warning, For: 5 * time.Minute,
+		Expr:        `sum without (reason) (increase(deltarouter_history_lost_total[15m])) > 0`,
+		Summary:     "The history misses records.",
+		Description: "The history could not take about {{ $value | humanize }} changes and decisions in the last 15 minutes. Deltas are delivered.",
 	}}
 }
 

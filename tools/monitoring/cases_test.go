@@ -119,6 +119,12 @@ var alertCases = map[string]alertCase{
 		description: "The state file has 80.1% of the size that state.maxSize allows. At 100 % new deltas wait.",
 		quiet:       series{`deltarouter_state_file_bytes`: "800+0x60", `deltarouter_state_file_limit_bytes`: "1000+0x60"},
 	},
+	"DeltarouterHistoryLost": {
+		fires: series{`deltarouter_history_lost_total{reason="refused"}`: "0+1x30", `deltarouter_history_lost_total{reason="slow"}`: "3+0x30"}, early: "5m", at: "20m",
+		summary:     "The history misses records.",
+		description: "The history could not take about 15 changes and decisions in the last 15 minutes. Deltas are delivered.",
+		quiet:       series{`deltarouter_history_lost_total{reason="refused"}`: "7+0x60"},
+	},
 	"DeltarouterFleetNATS": {
 		fires: series{`deltarouter_fleet_nats_problems`: "2+0x30"}, early: "4m", at: "5m",
 		summary:     "NATS has problems that affect the fleet.",
