@@ -53,7 +53,7 @@ type Config struct {
 	Version  int                   `yaml:"version,required" min:"1" max:"1" doc:"Version of this format: 1."`
 	Cluster  Cluster               `yaml:"cluster" doc:"The cluster whose changes are routed."`
 	State    State                 `yaml:"state" doc:"The state on disk."`
-	History  *History              `yaml:"history" doc:"The record of changes and decisions on disk, for router history, why and runs: off, or the keys below, see [HISTORY](HISTORY.md). Absent: with state.dir, the defaults of these keys; without it, off."`
+	History  *History              `yaml:"history" doc:"The record of changes and decisions on disk, for router history, why and runs: off, or the keys below, see [HISTORY](HISTORY.md). Absent: with state.dir, the defaults of these keys, with at most an eighth of state.maxSize; without it, off."`
 	Listen   Listen                `yaml:"listen" doc:"The addresses that the router listens on."`
 	Fleet    *Fleet                `yaml:"fleet" doc:"Further processes with this configuration: a standby, which takes over when the leader ends, and workers, which handle the deltas of routes with workers. They exchange data over NATS JetStream. Absent: one process does everything."`
 	Traces   *Traces               `yaml:"traces" doc:"The export of traces to OpenTelemetry. Absent: deltas are not traced."`

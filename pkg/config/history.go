@@ -72,6 +72,13 @@ func (s *HistorySource) unmarshal(n Node) (problems Problems) {
 	return n.Decode(&s.HistorySourceForm)
 }
 
+// A history that is not configured takes at most a share of state.maxSize, so that a volume of
+// twice state.maxSize has room for it, but not less than the key may say.
+const (
+	stateShare   = 8
+	leastHistory = 16 << 20
+)
+
 // defaultHistory makes the history that of a configuration without one: with a state folder there
 // is one.
 func (c *Config) defaultHistory() {
@@ -81,6 +88,7 @@ func (c *Config) defaultHistory() {
 	empty, problems := ParseNode("", []byte("{}"))
 	h := &History{}
 	if problems = append(problems, empty.Decode(&h.HistoryForm)...); len(problems) == 0 {
+		h.MaxSize = min(h.MaxSize, max(c.State.MaxSize/stateShare, leastHistory))
 		c.History = h
 	}
 }

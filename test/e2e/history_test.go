@@ -106,6 +106,47 @@ routes:
 	}
 }
 
+// TestHistoryRefused starts a router whose history cannot be opened: it delivers, is ready and says
+// so, and records once it can.
+func TestHistoryRefused(t *testing.T) {
+	// Guarantee: history
+	t.Parallel()
+	s, ns := sandboxtest.StartNamespace(t)
+	maps := routertest.Use(t, s, routertest.ConfigMaps, ns)
+	file := routertest.InstallAPI(t, s.Kubeconfig(), fmt.Sprintf(`
+sinks: {out: {stdout: {}}}
+sources:
+  maps: {resource: v1/configmaps, namespaces: %s}
+routes:
+  - {name: all, from: maps, to: out}
+`, ns))
+	folder := filepath.Join(filepath.Dir(file), "state", history.Folder)
+	must.Succeed(t, os.MkdirAll(filepath.Dir(folder), 0o700))
+	must.Succeed(t, os.WriteFile(folder, nil, 0o600)) // in the place of the folder
+	r := routertest.StartFile(t, file)
+	r.Ready(t)
+	maps.Make(routertest.ConfigMap("web", "1"))
+	r.Wait(t, "the change", func(events []routertest.Event) bool { return len(events) == 1 })
+	const said = "changes and decisions are not recorded, or not all of them; deltas are delivered: the folder cannot be opened"
+	if code, body := r.Get(t, "/readyz"); code != http.StatusOK || !strings.Contains(body, "[-]history: not ok") {
+		t.Errorf("/readyz: %d %s", code, body)
+	}
+	if out, _ := routertest.Control(t, file, "status"); !strings.Contains(out, said) {
+		t.Errorf("status says\n%s", out)
+	}
+	if n := strings.Count(r.Log(), "records of the history cannot be written and are lost"); n == 0 {
+		t.Error("the log does not say it")
+	}
+	routertest.Poll(t, "lost records", func() bool { return r.Metric(t, `deltarouter_history_lost_total{reason="refused"}`) >= 2 })
+	must.Succeed(t, os.Remove(folder))
+	maps.Change("web", `{"data":{"value":"2"}}`)
+	r.Wait(t, "the second change", func(events []routertest.Event) bool { return len(events) == 2 })
+	routertest.Poll(t, "the second change in the history", func() bool {
+		out, code := routertest.Control(t, file, "history", "maps/web", "-n", ns)
+		return code == 0 && strings.Contains(out, `data.value: "1" → "2"`) && strings.Contains(out, "all: delivered")
+	})
+}
+
 // TestHistory asks a running router what happened to an object, what it was, and what a route did.
 func TestHistory(t *testing.T) {
 	// Guarantee: history

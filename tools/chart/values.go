@@ -81,7 +81,7 @@ type image struct {
 
 type state struct {
 	EmptyDir     bool   `json:"emptyDir" default:"false" doc:"Use a volume that ends with the pod. A new pod then starts without backlog, and misses the changes between the two."`
-	Size         string `json:"size" default:"16Gi" doc:"Size of the volume: twice state.maxSize of the configuration, which is 8Gi by default. The history takes history.maxSize of it, 512Mi by default: add that if the configuration sets more."`
+	Size         string `json:"size" default:"16Gi" doc:"Size of the volume: twice state.maxSize of the configuration, which is 8Gi by default. This has room for the history, too, unless history.maxSize of the configuration is over an eighth of state.maxSize: then add it."`
 	StorageClass string `json:"storageClassName" default:"\"\"" doc:"StorageClass of the volume. Empty: the default of the cluster."`
 }
 
