@@ -111,6 +111,9 @@ func (h *historyOf) run(ctx context.Context, s cli.Streams, args []string) error
 	}
 	if len(answer.Records) == 0 {
 		cli.Printf(h.Err, "No change of %s is recorded in that time, and no decision about it.\n", h.object())
+		if h.query.Namespace == "" {
+			cli.Printf(h.Err, "If the object has a namespace, name it with -n.\n")
+		}
 	}
 	return nil
 }
