@@ -200,8 +200,8 @@ type RunsAnswer struct {
 type History interface {
 	Object(ctx context.Context, q HistoryQuery) (HistoryAnswer, error)
 	Runs(ctx context.Context, q RunsQuery) (RunsAnswer, error)
-	// FollowRuns calls show for each event until ctx is done or show returns an error. The recording
-	// of decisions does not wait for it. A *[QueryError] is a mistake in the query.
+	// FollowRuns calls show for each event until ctx is done or show returns an error. The
+	// recording of decisions does not wait for it. A *[QueryError] is a mistake in the query.
 	FollowRuns(ctx context.Context, q RunsQuery, show func(RunEvent) error) error
 	Why(ctx context.Context, q WhyQuery) (WhyAnswer, error)
 	// Excerpt writes a recording. An error before the first byte is one of the query.

@@ -36,8 +36,8 @@ type Options struct {
 	// Routes are the only routes that are reported; empty: all.
 	Routes []string
 	Since  time.Time // the begin that was asked for; zero: that of the recording
-	// Expect is an expression over the event: an event for which it is false is a false alarm. Empty:
-	// there are none.
+	// Expect is an expression over the event: an event for which it is false is a false alarm.
+	// Empty: there are none.
 	Expect string
 	Office Hours
 	// Answers answers the requests of handlers, and fails with [ErrNoAnswer] for others; nil: there

@@ -313,8 +313,8 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestClosedFolder: while the folder cannot be opened, records are lost and counted, and the log has
-// the reason; afterwards the history begins, with the number of the lost ones.
+// TestClosedFolder: while the folder cannot be opened, records are lost and counted, and the log
+// has the reason; afterwards the history begins, with the number of the lost ones.
 func TestClosedFolder(t *testing.T) {
 	// Guarantee: history
 	synctest.Test(t, func(t *testing.T) {

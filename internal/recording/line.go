@@ -32,7 +32,8 @@ type Header struct {
 type History struct {
 	Begin time.Time `json:"begin"`          // of the history; of earlier times nothing is known
 	Lost  int       `json:"lost,omitempty"` // changes and decisions of the time that were not recorded
-	// Without are the sources whose objects the history does not have. They are not in the recording.
+	// Without are the sources whose objects the history does not have. They are not in the
+	// recording.
 	Without []string `json:"without,omitempty"`
 	// ChangedOnly: the first list has only objects that changed later in the recording.
 	ChangedOnly bool `json:"changedOnly,omitempty"`

@@ -182,8 +182,8 @@ func (b *backtest) note(holds bool, format string, args ...any) {
 	}
 }
 
-// pending returns a note on deltas that wait at the end, for a batch or for a debounce; empty: there
-// are none.
+// pending returns a note on deltas that wait at the end, for a batch or for a debounce; empty:
+// there are none.
 func (b *backtest) pending() string {
 	var waiting []string
 	for _, s := range b.trial.e.Pipeline.Status() {

@@ -13,8 +13,8 @@ const (
 )
 
 // compareHistory compares whole routers with and without the history, both with a checkpoint, as
-// throughput does: with a filter and a webhook, with a sink that discards, and with the cache only. The updates are those of pods
-// of 5 KB whose status changes.
+// throughput does: with a filter and a webhook, with a sink that discards, and with the cache only.
+// The updates are those of pods of 5 KB whose status changes.
 func compareHistory(out *report.Report, n, rounds int) error {
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {

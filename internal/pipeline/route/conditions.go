@@ -136,8 +136,8 @@ func (r *Route) HoldingOf(source string, key event.Key) (h condition.Holding, ok
 	return r.backlog.rules.Of(source, key, r.now())
 }
 
-// RestoreRules restores the rules, a pause and the counts from records of Route.Dirty. Damaged records are
-// skipped and reported by the error.
+// RestoreRules restores the rules, a pause and the counts from records of Route.Dirty. Damaged
+// records are skipped and reported by the error.
 func (r *Route) RestoreRules(records []checkpoint.RuleRecord) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

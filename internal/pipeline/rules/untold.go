@@ -8,8 +8,8 @@ import (
 
 // Untold is a report that is not made, or not yet.
 type Untold struct {
-	// Delta is the report, which has the object before and after the change that is the cause. For a
-	// delete hold it is the delete.
+	// Delta is the report, which has the object before and after the change that is the cause. For
+	// a delete hold it is the delete.
 	Delta *event.Delta
 	Fate  Fate
 	Limit bool // the limit is the reason, and not For

@@ -45,7 +45,8 @@ func (c tallied) Add(n float64) {
 // failures are the kinds of errors that Counts.Failed has.
 var failures = []string{"filter", "cost", "handler", "rejected", "unavailable"}
 
-// Tally makes t count what the counters of the route count. It is called once, before they are used.
+// Tally makes t count the same as the counters of the route. It is called once, before they are
+// used.
 func (s *Settings) Tally(t *Tally) {
 	c, delivered := &s.count, &t.Delivered
 	if s.Shadow {
