@@ -10,8 +10,8 @@ func ChangeOf(c *history.Change) HistoryRecord {
 	}
 }
 
-// RunOf returns the form of a decision in an answer. text returns what is shown of a text that may
-// name other objects.
+// RunOf returns the form of a decision in an answer. text returns the part that is shown of a
+// text that may name other objects.
 func RunOf(d *history.Decision, text func(string) string) Run {
 	r := Run{
 		Time: d.At.UTC(), Source: d.Source, Namespace: d.Key.Namespace, Name: d.Key.Name, UID: d.UID, Op: d.Op.String(), ResourceVersion: d.Version,

@@ -1,8 +1,9 @@
-// Package backtest runs the rules of a configuration on the past, and reports what they would have
-// told: how often, of which objects, when, and how that differs from other rules.
+// Package backtest runs the rules of a configuration on the past, and reports the events that
+// they would have delivered: how many, of which objects, when, and how that differs from other
+// rules.
 //
-//	recording (of a history) ──► simulate.Backtest ──outcomes──► run ──┐
-//	the same, with the other configuration ────────────────────► run ──┴──► Report ──► text, Markdown, JSON
+//	recording ──► simulate.Backtest ──outcomes──► run ──┐
+//	the same, with the other rules ─────────────► run ──┴──► Report ──► text, Markdown, JSON
 //
 // A recording is made of the history of a running router, or by router record.
 package backtest
@@ -403,7 +404,7 @@ func (c *caller) RoundTrip(r *http.Request) (*http.Response, error) {
 			return response, err
 		}
 	}
-	// the path may contain what is secret
+	// the path may contain a secret
 	c.calls.add(fmt.Sprintf("handler %s sends %s %s://%s", c.handler, r.Method, r.URL.Scheme, r.URL.Host))
 	return nil, ErrNoAnswer
 }

@@ -66,7 +66,7 @@ func components() compile.Components {
 }
 
 // TestRequests: a handler gets the answers of test cases. A request without one fails, and the
-// report says so without the path, which may have what is secret.
+// report says so without the path, which may have a secret.
 func TestRequests(t *testing.T) {
 	o := offline(t, `version: 1
 sources: {pods: {resource: v1/pods}}

@@ -250,7 +250,7 @@ func summary(d *api.Decision, end time.Time, op string, named bool) string {
 	return b.String()
 }
 
-// heldBack says what a rule made of a delta. Of a decision of an earlier version it says less.
+// heldBack describes the effect of a rule on a delta. A decision of an earlier version has less.
 func heldBack(d *api.Decision, at time.Time, op string) string {
 	switch {
 	case d.Outcome == "skipped":

@@ -134,7 +134,7 @@ func (s *State) Announce(m *metrics.Metrics) {
 	})
 }
 
-// leastRoom is what the state may need of the disk at least, in bytes.
+// leastRoom is the least room on the disk that is left to the state, in bytes.
 const leastRoom = 256 << 20
 
 // HistoryRoom returns the bytes that are free on the disk, and how many of them the state may need:

@@ -99,8 +99,8 @@ type numbered struct {
 	last stateID
 }
 
-// stateID identifies a state of an object. Two states of one version have other fields only if the
-// configuration has changed what the cache keeps: then all are forgotten.
+// stateID identifies a state of an object. Two states of one version have other fields only if a
+// new configuration keeps other fields in the cache: then all are forgotten.
 type stateID struct {
 	version uint64 // its hash
 	size    int

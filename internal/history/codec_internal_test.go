@@ -164,7 +164,7 @@ func TestSizes(t *testing.T) {
 }
 
 // TestEarlierVersions: the program before the records of rules skips them, and reads everything
-// else: they define no object, and what was added to decisions is behind the rest.
+// else: they define no object, and the new fields of decisions are behind the others.
 func TestEarlierVersions(t *testing.T) {
 	o := Object{"pods", "Pod", event.Key{Namespace: "shop", Name: "web-0"}, "u"}
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -56,8 +56,8 @@ type Config struct {
 	Clock   timer.Clock
 	Log     *slog.Logger
 	Metrics *metrics.Metrics
-	// Room returns how many bytes of the disk are free, and how many of them the state may need: the
-	// history leaves these. Nothing known: false, or no Room at all.
+	// Room returns how many bytes of the disk are free, and how many of them the state may need:
+	// the history leaves these. Nothing known: false, or no Room at all.
 	Room func() (free, needed int64, known bool)
 }
 
@@ -277,8 +277,9 @@ func inFiles[T any](l *Log, end <-chan T) bool {
 const settleTime = 100 * time.Millisecond
 
 // Settle waits until all records so far are in the files, but not longer than 100 ms: the caller is
-// about to save a state that they led to. So a crash of the router loses no record of what the
-// saved state has; everything else happens again. A nil Log has no records.
+// about to save a state that they led to. So a crash of the router loses no record of
+// the saved state, unless the disk took longer; everything later happens again. A nil Log has no
+// records.
 func (l *Log) Settle() {
 	if l == nil || !l.running.Load() {
 		return

@@ -61,8 +61,8 @@ func (o Outcome) String() string {
 	return "unknown"
 }
 
-// IsEnd reports whether it is the end of a delta that a route wanted. Held, Cancelled and Skipped are
-// effects of a rule before that.
+// IsEnd reports whether it is the end of a delta that a route wanted. Held, Cancelled and Skipped
+// are effects of a rule before that.
 func (o Outcome) IsEnd() bool { return o != Held && o != Cancelled && o != Skipped }
 
 // Decision is the end of a delta that a route wanted, or says that a rule holds it back.

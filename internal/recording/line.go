@@ -35,8 +35,6 @@ type History struct {
 	// Without are the sources whose objects the history does not have. They are not in the
 	// recording.
 	Without []string `json:"without,omitempty"`
-	// ChangedOnly: the first list has only objects that changed later in the recording.
-	ChangedOnly bool `json:"changedOnly,omitempty"`
 }
 
 // Source is the configuration of a source. Its objects lack the dropped fields.

@@ -26,13 +26,8 @@ func (o *Offline) Reads(name, resource string) bool {
 func (o *Offline) fit(h *recording.Header) (fits map[string]string, notes []string) {
 	fits = make(map[string]string)
 	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	if h.History != nil {
-		if h.History.Lost > 0 {
-			note("%d records of the time could not be written, and may be missing", h.History.Lost)
-		}
-		if h.History.ChangedOnly {
-			note("objects that did not change in the time are not known: a look-up does not find them")
-		}
+	if h.History != nil && h.History.Lost > 0 {
+		note("%d records of the time could not be written, and may be missing", h.History.Lost)
 	}
 	for i := range o.plan.Routes {
 		if r := &o.plan.Routes[i]; r.For > 0 && r.When != nil {

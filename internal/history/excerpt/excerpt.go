@@ -29,9 +29,8 @@ type Options struct {
 	Span history.Span
 	// Header is the first line. Its sources are those of the excerpt.
 	Header recording.Header
-	// Cached returns the objects of a source that the cache has now. nil: the objects that have not
-	// changed are not known. One that changes meanwhile, for the first time in the span, is in the
-	// recording as it is now.
+	// Cached returns the objects of a source that the cache has now. One that changes meanwhile,
+	// for the first time in the span, is in the recording as it is now.
 	Cached    func(source string) iter.Seq[Object]
 	Namespace string // the only one of the objects; empty: all
 	Initial   bool   // leave the changes out
@@ -55,11 +54,9 @@ func Write(ctx context.Context, r *history.Reader, out *recording.Writer, o Opti
 		return err
 	}
 	names := slices.Sorted(maps.Keys(o.Header.Sources))
-	if o.Cached != nil {
-		for _, name := range names {
-			if err := w.cached(ctx, name); err != nil {
-				return err
-			}
+	for _, name := range names {
+		if err := w.cached(ctx, name); err != nil {
+			return err
 		}
 	}
 	for _, name := range names {

@@ -17,8 +17,8 @@ type Counts struct {
 	Failed uint64
 }
 
-// Tally counts the ends of the deltas of a route for [Counts]: what the metrics count since the
-// start of the process, and under the name of the route. It is safe for concurrent use.
+// Tally counts the ends of the deltas of a route for [Counts], as the metrics do since the start of
+// the process and under the name of the route. It is safe for concurrent use.
 type Tally struct {
 	Delivered, Suppressed, Coalesced, Dropped, DeadLettered, Failed, Shadowed atomic.Uint64
 }
